@@ -1,0 +1,14 @@
+//! preclaim: a coordinator that takes *intents*.
+//!
+//! Before it acts, an agent declares what it will use and when. The coordinator collects what all
+//! agents declare in fixed slots, orders what overlaps, and answers right after the slot's end: a
+//! grant with a fencing token, or a conflict that says who is in the way and what is free instead.
+//!
+//! The rooms, lowest layer first (docs/ARCHITECTURE.md has the map and the rules between them):
+//! [`types`] and [`limits`] hold the nouns; [`space`], [`priority`] and [`resolver`] decide, purely.
+
+pub mod limits;
+pub mod priority;
+pub mod resolver;
+pub mod space;
+pub mod types;

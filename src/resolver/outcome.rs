@@ -1,0 +1,51 @@
+//! What a slot decided, as data, and views of the state for those who look.
+
+use std::sync::Arc;
+
+use crate::types::{Claim, Contested, Decision, IntentKey, Slot, Time, Token, Window};
+
+/// What one slot decided.
+///
+/// The order of `decisions` is part of the contract: the answers to arrivals in arrival order;
+/// leases that expired, by token; grants, moves and stale intents in the order of placement; then
+/// conflicts and revocations in the order of their last turns. Nothing of it may be sent before the
+/// slot's record is as durable as configured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SlotOutcome {
+    /// Which slot.
+    pub slot: Slot,
+    /// Its decision time.
+    pub at: Time,
+    /// What was decided, in order.
+    pub decisions: Vec<Decision>,
+    /// News for holders whose grants are in somebody's way, at most one for each grant.
+    pub contested: Vec<Contested>,
+    /// Scores that were not finite and ranked lowest.
+    pub scores_not_finite: usize,
+}
+
+impl SlotOutcome {
+    /// An outcome of `slot` in which nothing was decided.
+    pub fn empty(slot: Slot, at: Time) -> Self {
+        SlotOutcome { slot, at, decisions: Vec::new(), contested: Vec::new(), scores_not_finite: 0 }
+    }
+}
+
+/// A grant in force, as it is shown to people.
+#[derive(Clone, Debug)]
+pub struct GrantView<'a> {
+    /// Whose grant it is.
+    pub key: &'a IntentKey,
+    /// Its token.
+    pub token: Token,
+    /// The intent's start, before offsets.
+    pub start: Time,
+    /// The latest end of its claims.
+    pub end: Time,
+    /// Whether it is a lease.
+    pub hold: bool,
+    /// Its claims.
+    pub claims: &'a Arc<[Claim]>,
+    /// The window of each claim, renewals included.
+    pub windows: &'a [Window],
+}

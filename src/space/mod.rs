@@ -1,0 +1,4 @@
+//! Space and time: which shapes meet, and which windows are free.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+pub mod geometry;

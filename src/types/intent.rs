@@ -1,0 +1,87 @@
+//! Intents: what an agent declares before it acts.
+
+use std::sync::Arc;
+
+use super::{Class, IntentId, Micros, Path, Target, TaskId, Time, Window};
+
+/// How a claim uses its target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Fine beside other shared claims, and nothing else.
+    Shared,
+    /// Alone.
+    Exclusive,
+    /// Takes this many units, at least 1, out of each capacity on the path and above it.
+    Units(u64),
+}
+
+/// One thing that an intent will use: a target, a mode, and a window relative to the intent's start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// What is used.
+    pub target: Target,
+    /// How it is used.
+    pub mode: Mode,
+    /// From the intent's start to the start of this claim's window.
+    pub offset: Micros,
+    /// How long the window lasts; at least 1 µs.
+    pub duration: Micros,
+}
+
+impl Claim {
+    /// The claim's window for an intent that starts at `start`. Instants that cannot be written
+    /// saturate, and a window is never empty.
+    pub fn window(&self, start: Time) -> Window {
+        let opens = start.after(self.offset).min(Time::from_us(u64::MAX - 1));
+        let shuts = opens.after(self.duration);
+        Window::new(opens, shuts).unwrap_or_else(|| unreachable!("a duration is at least 1 µs"))
+    }
+}
+
+/// When an intent starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// As soon as the slot that decides it.
+    Asap,
+    /// At this time, or later by up to the slack.
+    At(Time),
+}
+
+/// A reading that an intent rests on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expect {
+    /// The path whose state was read.
+    pub path: Path,
+    /// The reading was made at or after this time.
+    pub as_of: Time,
+}
+
+/// A valid intent, as it was declared, defaults filled in. Equality is equality of content: it
+/// decides whether a declaration has been sent twice.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Intent {
+    /// Unique within its agent.
+    pub id: IntentId,
+    /// When it starts, before the claims' offsets.
+    pub start: Start,
+    /// How much later the start may be moved.
+    pub slack: Micros,
+    /// How long after its arrival it may stay undecided.
+    pub wait: Micros,
+    /// Whether it is a lease, whose latest-ending claims may be renewed.
+    pub hold: bool,
+    /// What the agent is doing.
+    pub task: TaskId,
+    /// The class; the highest goes first.
+    pub class: Class,
+    /// Priority input, 0 to 1.
+    pub urgency: f64,
+    /// Priority input, 0 to 1; a small margin is a reason to go first.
+    pub safety_margin: f64,
+    /// Priority input, 0 to 1.
+    pub social_value: f64,
+    /// 1 to [`crate::limits::CLAIMS`] claims, granted together or not at all.
+    pub claims: Arc<[Claim]>,
+    /// Up to [`crate::limits::EXPECTS`] readings that it rests on.
+    pub expects: Arc<[Expect]>,
+}
