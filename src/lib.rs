@@ -5,10 +5,12 @@
 //! grant with a fencing token, or a conflict that says who is in the way and what is free instead.
 //!
 //! The rooms, lowest layer first (docs/ARCHITECTURE.md has the map and the rules between them):
-//! [`types`] and [`limits`] hold the nouns; [`space`], [`priority`] and [`resolver`] decide, purely.
+//! [`types`] and [`limits`] hold the nouns; [`space`], [`priority`] and [`resolver`] decide, purely;
+//! [`wire`] has the messages.
 
 pub mod limits;
 pub mod priority;
 pub mod resolver;
 pub mod space;
 pub mod types;
+pub mod wire;

@@ -45,6 +45,40 @@ pub const SLOT_MIN: Micros = Micros::from_us(100);
 /// The longest slot.
 pub const SLOT_MAX: Micros = Micros::from_secs(1);
 
+/// Bytes of one frame on the wire, its length prefix left out: the largest declaration that the
+/// contract allows, with its extensions, fits; a reader never needs a larger buffer.
+pub const FRAME_BYTES: usize = 64 * 1024;
+/// Declarations in one frame: bounds what one message can make the coordinator do.
+pub const BATCH: usize = 256;
+/// Extensions at the end of one message.
+pub const EXTENSIONS: usize = 16;
+/// Bytes of one extension's value: room for a bearer token.
+pub const EXTENSION_BYTES: usize = 4096;
+/// Bytes of all extensions of one message together.
+pub const EXTENSIONS_BYTES: usize = 8192;
+/// Bytes of a session's label.
+pub const LABEL_BYTES: usize = 64;
+/// Bytes of a text for people inside an answer (a hint, a reason to drain).
+pub const TEXT_BYTES: usize = 256;
+/// Bytes of the mark with which a listing is taken up again.
+pub const CURSOR_BYTES: usize = 128;
+/// Entries of one page of a listing; a page also ends where its frame is full.
+pub const LIST_PAGE: usize = 256;
+/// Lanes that one connection may have open: one an intent for a busy agent, with room to spare.
+pub const LANES: usize = 256;
+
+/// The most that a declaration of the largest legal intent takes: 64 claims, each a polygon of 16
+/// corners with heights in a frame of the longest name, 16 readings, note and numbers.
+const DECLARATION_BYTES: usize = CLAIMS * (CORNERS_MAX * 24 + PATH_BYTES + 96)
+    + EXPECTS * (PATH_BYTES + 16)
+    + NOTE_BYTES
+    + EXTENSIONS_BYTES
+    + EXTENSIONS * 10
+    + 256;
+
+const _: () = assert!(DECLARATION_BYTES <= FRAME_BYTES, "the largest legal intent must fit one frame");
+const _: () = assert!(EXTENSION_BYTES <= EXTENSIONS_BYTES && EXTENSIONS_BYTES < FRAME_BYTES);
+const _: () = assert!(FRAME_BYTES <= u32::MAX as usize, "the length prefix has four bytes");
 const _: () = assert!(PATH_BYTES >= PATH_SEGMENTS * 2 - 1, "the deepest path must be spellable");
 const _: () = assert!(SEGMENT_BYTES <= PATH_BYTES);
 const _: () = assert!(CORNERS_MIN >= 3 && CORNERS_MIN < CORNERS_MAX);

@@ -80,7 +80,7 @@ impl Token {
 
 /// The class of an intent, 0 to 7; the highest goes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(try_from = "u8", into = "u8")]
 pub struct Class(u8);
 
 impl Class {
@@ -92,6 +92,20 @@ impl Class {
     /// The class as a number, 0 to 7.
     pub const fn number(self) -> u8 {
         self.0
+    }
+}
+
+impl From<Class> for u8 {
+    fn from(class: Class) -> u8 {
+        class.0
+    }
+}
+
+impl TryFrom<u8> for Class {
+    type Error = &'static str;
+
+    fn try_from(number: u8) -> Result<Self, Self::Error> {
+        Class::new(number.into()).ok_or("a class is 0 to 7")
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod decision;
 mod fixed_map;
+pub(crate) mod grown;
 mod ids;
 mod intent;
 mod path;

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::grown::{grown, grown_lists, grown_option};
 use super::{
     Claim, Class, Expect, Intent, IntentId, Micros, Mode, Path, Region, Shape, Start, Target, TaskId, Time,
 };
@@ -31,8 +32,10 @@ pub struct RawIntent {
     /// 0 to 1.
     pub social_value: f64,
     /// 1 to 64.
+    #[serde(deserialize_with = "grown")]
     pub claims: Vec<RawClaim>,
     /// Up to 16.
+    #[serde(deserialize_with = "grown")]
     pub expects: Vec<RawExpect>,
 }
 
@@ -59,8 +62,10 @@ pub enum RawTarget {
         /// The path of the frame.
         frame: String,
         /// The least coordinate in each dimension.
+        #[serde(deserialize_with = "grown")]
         min: Vec<f64>,
         /// The greatest coordinate in each dimension.
+        #[serde(deserialize_with = "grown")]
         max: Vec<f64>,
     },
     /// A convex polygon in a frame.
@@ -68,8 +73,10 @@ pub enum RawTarget {
         /// The path of the frame.
         frame: String,
         /// 3 to 16 corners of two coordinates, once around in either direction.
+        #[serde(deserialize_with = "grown_lists")]
         corners: Vec<Vec<f64>>,
         /// The least and greatest height; left out, it covers all heights.
+        #[serde(deserialize_with = "grown_option")]
         height: Option<Vec<f64>>,
     },
 }

@@ -93,6 +93,7 @@ impl Micros {
 
 /// A half-open window `[start, end)` with `end > start`. Windows that only touch do not overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "(Time, Time)")]
 pub struct Window {
     start: Time,
     end: Time,
@@ -132,6 +133,14 @@ impl Window {
     /// Whether `other` lies within this one.
     pub fn covers(self, other: Window) -> bool {
         self.start <= other.start && other.end <= self.end
+    }
+}
+
+impl TryFrom<(Time, Time)> for Window {
+    type Error = &'static str;
+
+    fn try_from((start, end): (Time, Time)) -> Result<Self, Self::Error> {
+        Window::new(start, end).ok_or("a window ends after its start")
     }
 }
 
