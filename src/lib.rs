@@ -8,9 +8,14 @@
 //! [`types`] and [`limits`] hold the nouns; [`space`], [`priority`] and [`resolver`] decide, purely;
 //! [`wire`] has the messages.
 
+#[cfg(feature = "daemon")]
+pub mod clock;
+#[cfg(feature = "daemon")]
+pub mod coordinator;
 pub mod limits;
 pub mod priority;
 pub mod resolver;
+pub mod slot;
 pub mod space;
 pub mod types;
 pub mod wire;

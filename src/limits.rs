@@ -44,6 +44,16 @@ pub const ENDED_GRANTS_BY_AGENT: usize = 4096;
 pub const SLOT_MIN: Micros = Micros::from_us(100);
 /// The longest slot.
 pub const SLOT_MAX: Micros = Micros::from_secs(1);
+/// Agents' inputs that one slot takes in: several times what a slot of 10 ms decides in time, so that
+/// it binds only where the work would no longer end. What does not fit is refused as `overloaded`.
+pub const SLOT_INPUTS: usize = 4096;
+/// The operator's inputs that one slot takes in beside them, so that agents cannot crowd them out.
+pub const SLOT_OPERATOR_INPUTS: usize = 64;
+/// Inputs that wait to be decided, over all slots that run late: four full slots' worth of memory.
+pub const WAITING_INPUTS: usize = 4 * SLOT_INPUTS;
+/// Looks at the coordinator's state that wait for the slot loop: each is bounded in itself, and
+/// together they must not hold up the next slot.
+pub const WAITING_LOOKS: usize = 64;
 
 /// Bytes of one frame on the wire, its length prefix left out: the largest declaration that the
 /// contract allows, with its extensions, fits; a reader never needs a larger buffer.
@@ -79,6 +89,7 @@ const DECLARATION_BYTES: usize = CLAIMS * (CORNERS_MAX * 24 + PATH_BYTES + 96)
 const _: () = assert!(DECLARATION_BYTES <= FRAME_BYTES, "the largest legal intent must fit one frame");
 const _: () = assert!(EXTENSION_BYTES <= EXTENSIONS_BYTES && EXTENSIONS_BYTES < FRAME_BYTES);
 const _: () = assert!(FRAME_BYTES <= u32::MAX as usize, "the length prefix has four bytes");
+const _: () = assert!(WAITING_INPUTS >= SLOT_INPUTS, "one slot must be able to fill up");
 const _: () = assert!(PATH_BYTES >= PATH_SEGMENTS * 2 - 1, "the deepest path must be spellable");
 const _: () = assert!(SEGMENT_BYTES <= PATH_BYTES);
 const _: () = assert!(CORNERS_MIN >= 3 && CORNERS_MIN < CORNERS_MAX);

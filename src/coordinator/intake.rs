@@ -1,0 +1,169 @@
+//! The door to the slot loop: what sessions hand in, in the order in which it is stamped.
+//!
+//! The lock here is held for a push or a cut of the queue, never while anything is decided or sent.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, Thread};
+
+use crate::clock::Clock;
+use crate::limits;
+use crate::resolver::{AgentOp, Resolver, SystemOp};
+use crate::slot::{Closed, Collector, Full, Room};
+use crate::types::{Agent, Micros, Slot, Time};
+
+/// A look at the resolver's state, taken on the slot loop's own thread between two slots. It keeps
+/// to a named bound of work, since the next slot waits for it.
+pub(crate) type Look = Box<dyn FnOnce(&Resolver) + Send>;
+
+/// Why something was not taken in. The sender is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Closedness {
+    /// No room in this slot.
+    Full(Full),
+    /// The coordinator is stopping, or has stopped.
+    Draining,
+}
+
+impl From<Full> for Closedness {
+    fn from(full: Full) -> Self {
+        Closedness::Full(full)
+    }
+}
+
+/// What the slot loop does next.
+pub(crate) enum Step<O> {
+    /// Decide this slot.
+    Decide(Closed<O>),
+    /// Let somebody look.
+    Show(Look),
+    /// Stop: the coordinator drains and nothing waits.
+    Stop,
+}
+
+/// See the module's documentation.
+pub(crate) struct Intake<O> {
+    state: Mutex<State<O>>,
+    clock: Arc<dyn Clock>,
+    loop_thread: OnceLock<Thread>,
+}
+
+struct State<O> {
+    collector: Collector<O>,
+    looks: VecDeque<Look>,
+    draining: bool,
+    /// When the loop wakes by itself; `None` while it is awake, or sleeps until it is rung.
+    alarm: Option<Time>,
+}
+
+impl<O> fmt::Debug for Intake<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.lock();
+        f.debug_struct("Intake")
+            .field("waiting", &state.collector.waiting())
+            .field("draining", &state.draining)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<O> Intake<O> {
+    pub(crate) fn new(clock: Arc<dyn Clock>, length: Micros, room: Room) -> Self {
+        let collector = Collector::new(length, clock.now(), room);
+        let state = State { collector, looks: VecDeque::new(), draining: false, alarm: None };
+        Intake { state: Mutex::new(state), clock, loop_thread: OnceLock::new() }
+    }
+
+    /// Takes in what an agent asks for; returns its arrival.
+    pub(crate) fn agent_input(&self, agent: Agent, op: AgentOp, origin: O) -> Result<Time, Closedness> {
+        self.push(|collector, now| collector.agent_input(now, agent, op, origin))
+    }
+
+    /// Takes in what the operator asks for; returns its arrival.
+    pub(crate) fn system_input(&self, op: SystemOp, origin: O) -> Result<Time, Closedness> {
+        self.push(|collector, now| collector.system_input(now, op, origin))
+    }
+
+    /// Has somebody look at the state soon. Refused where too many already wait to.
+    pub(crate) fn look(&self, look: Look) -> Result<(), Closedness> {
+        let mut state = self.lock();
+        if state.draining {
+            return Err(Closedness::Draining);
+        }
+        if state.looks.len() >= limits::WAITING_LOOKS {
+            return Err(Full { until: self.clock.now() }.into());
+        }
+        state.looks.push_back(look);
+        self.ring();
+        Ok(())
+    }
+
+    /// Takes in nothing more. The loop decides what has arrived, at its time, and stops.
+    pub(crate) fn drain(&self) {
+        self.lock().draining = true;
+        self.ring();
+    }
+
+    /// Waits, on the slot loop's thread, for something to do. `due` is the core's own next slot.
+    pub(crate) fn next_step(&self, due: Option<Slot>) -> Step<O> {
+        self.loop_thread.get_or_init(|| {
+            self.clock.attach();
+            thread::current()
+        });
+        loop {
+            let alarm = {
+                let mut state = self.lock();
+                match state.step(self.clock.now(), due) {
+                    Ok(step) => return step,
+                    Err(alarm) => alarm,
+                }
+            };
+            self.clock.park(alarm);
+        }
+    }
+
+    fn push(
+        &self,
+        take_in: impl FnOnce(&mut Collector<O>, Time) -> Result<Time, Full>,
+    ) -> Result<Time, Closedness> {
+        let mut state = self.lock();
+        if state.draining {
+            return Err(Closedness::Draining);
+        }
+        // The stamp is taken under the lock that orders the queue, so arrival order is time order.
+        let at = take_in(&mut state.collector, self.clock.now())?;
+        if state.collector.next_close(None) < state.alarm || state.alarm.is_none() {
+            self.ring();
+        }
+        Ok(at)
+    }
+
+    fn ring(&self) {
+        if let Some(thread) = self.loop_thread.get() {
+            thread.unpark();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<O>> {
+        // A panic in here is one of the slot loop's or of a session's: the coordinator ends then,
+        // and until it has, the queue is whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<O> State<O> {
+    /// The next step, or until when to sleep.
+    fn step(&mut self, now: Time, due: Option<Slot>) -> Result<Step<O>, Option<Time>> {
+        if let Some(closed) = self.collector.close(now, due) {
+            return Ok(Step::Decide(closed));
+        }
+        if let Some(look) = self.looks.pop_front() {
+            return Ok(Step::Show(look));
+        }
+        if self.draining && self.collector.waiting() == 0 {
+            return Ok(Step::Stop);
+        }
+        self.alarm = self.collector.next_close(due);
+        Err(self.alarm)
+    }
+}
