@@ -3,53 +3,152 @@
 //! [`Resolver::resolve`] takes one [`SlotBatch`] and returns one [`SlotOutcome`]; it cannot fail,
 //! knows no clock, and is owned by one caller, so there is no lock around it. docs/DECISIONS.md
 //! states the rules.
+//!
+//! Inside: the `book` knows what each id stands for, the `ledger` which windows stand where, `fit`
+//! what conflicts with what, and `history` what has ended. A `run` is one slot while it is decided;
+//! `arrivals`, `placement`, `preemption`, `deadlock` and `report` are its steps.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod arrivals;
 mod batch;
+mod book;
+mod checks;
+mod deadlock;
+mod fit;
+mod history;
+mod ledger;
 mod outcome;
+mod placement;
+mod preemption;
+mod report;
 mod rules;
+mod run;
+mod settings;
+mod shrink;
+mod window_set;
 
 pub use batch::{AgentOp, BatchError, Input, RulesChange, SlotBatch, SystemOp};
-pub use outcome::{GrantView, SlotOutcome};
+pub use outcome::{GrantView, SlotOutcome, UndecidedView};
 pub use rules::{Resource, Rules};
 
-use crate::types::Slot;
+use crate::types::{Micros, Slot, Token};
 
 /// The decision core and all its state.
 #[derive(Debug)]
 pub struct Resolver {
     rules: Rules,
+    settings: settings::Settings,
+    /// Changes of the rules that arrived in the last slot, in order; they hold from the next one on.
+    changes: Vec<RulesChange>,
+    book: book::Book,
+    ledger: ledger::Ledger,
+    ended_windows: history::EndedWindows,
+    ended_grants: history::EndedGrants,
+    next_token: u64,
+    /// Declarations and revisions taken so far: their number orders those of one instant.
+    arrivals: u64,
+    last_slot: Option<Slot>,
 }
 
 impl Resolver {
     /// A coordinator's state before its first slot.
     pub fn new(rules: Rules) -> Self {
-        Resolver { rules }
+        Resolver {
+            settings: settings::Settings::new(&rules.resources),
+            rules,
+            changes: Vec::new(),
+            book: book::Book::default(),
+            ledger: ledger::Ledger::default(),
+            ended_windows: history::EndedWindows::default(),
+            ended_grants: history::EndedGrants::default(),
+            next_token: 1,
+            arrivals: 0,
+            last_slot: None,
+        }
     }
 
-    /// The rules in force.
+    /// The rules in force. Capacities set at run time are not in their table of resources.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
 
     /// Decides one slot. Slots come in rising order; those left out since the last one must lie
     /// before [`Resolver::next_due`], so that nothing would have happened in them.
-    pub fn resolve(&mut self, batch: SlotBatch) -> SlotOutcome {
-        SlotOutcome::empty(batch.slot(), batch.slot().decided_at(self.rules.length))
+    pub fn resolve(&mut self, batch: &SlotBatch) -> SlotOutcome {
+        debug_assert!(self.last_slot.is_none_or(|last| last < batch.slot()), "slots rise");
+        debug_assert!(self.next_due().is_none_or(|due| batch.slot() <= due), "a slot was left out");
+        self.last_slot = Some(batch.slot());
+        for change in std::mem::take(&mut self.changes) {
+            self.change_rules(change);
+        }
+        run::SlotRun::new(self, batch.slot()).run(batch)
+    }
+
+    fn change_rules(&mut self, change: RulesChange) {
+        let length = self.rules.length;
+        let resources = std::mem::take(&mut self.rules.resources);
+        self.rules = Rules { length, ..change.rules };
+        self.rules.resources = match change.resources {
+            Some(resources) => {
+                self.settings = settings::Settings::new(&resources);
+                resources
+            }
+            None => resources,
+        };
     }
 
     /// The next slot in which something may happen without any input, if there is one.
     pub fn next_due(&self) -> Option<Slot> {
-        None
+        let length = self.rules.length;
+        let next = self.last_slot.map_or(Slot::new(0), Slot::next);
+        if self.book.has_undecided() {
+            return Some(next);
+        }
+        // A grant expires in the first slot that is decided at or after its end.
+        let end = self.book.first_end()?;
+        let slot = Slot::of(end.before(Micros::from_us(1)), length);
+        Some(slot.max(next))
     }
 
     /// Whether some intent is still undecided.
     pub fn has_undecided(&self) -> bool {
-        false
+        self.book.has_undecided()
     }
 
     /// Every grant in force, by token.
     pub fn grants(&self) -> impl Iterator<Item = GrantView<'_>> {
-        std::iter::empty()
+        self.book.grants().filter_map(|grant| self.view(grant))
+    }
+
+    /// The grant with that token, while it is in force.
+    pub fn grant(&self, token: Token) -> Option<GrantView<'_>> {
+        self.book.grant(token).and_then(|grant| self.view(grant))
+    }
+
+    fn view<'a>(&'a self, grant: &'a book::Grant) -> Option<GrantView<'a>> {
+        let group = self.ledger.group(grant.group)?;
+        Some(GrantView {
+            key: &grant.key,
+            token: grant.token,
+            start: grant.start,
+            end: grant.end,
+            hold: grant.intent.hold,
+            claims: &grant.intent.claims,
+            windows: &group.windows,
+        })
+    }
+
+    /// Every undecided intent, by agent and id.
+    pub fn undecided(&self) -> impl Iterator<Item = UndecidedView<'_>> {
+        self.book.all_undecided().map(|(key, it)| UndecidedView {
+            key,
+            intent: &it.intent,
+            arrival: it.arrival,
+            waits_until: it.waits_from.after(it.intent.wait),
+        })
+    }
+
+    fn field(&self) -> fit::Field<'_> {
+        fit::Field { ledger: &self.ledger, settings: &self.settings }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::types::{Claim, Contested, Decision, IntentKey, Slot, Time, Token, Window};
+use crate::types::{Claim, Contested, Decision, Intent, IntentKey, Slot, Time, Token, Window};
 
 /// What one slot decided.
 ///
@@ -48,4 +48,17 @@ pub struct GrantView<'a> {
     pub claims: &'a Arc<[Claim]>,
     /// The window of each claim, renewals included.
     pub windows: &'a [Window],
+}
+
+/// An undecided intent, as it is shown to people.
+#[derive(Clone, Debug)]
+pub struct UndecidedView<'a> {
+    /// Whose intent it is.
+    pub key: &'a IntentKey,
+    /// What was declared.
+    pub intent: &'a Arc<Intent>,
+    /// When it arrived.
+    pub arrival: Time,
+    /// When its wait ends.
+    pub waits_until: Time,
 }

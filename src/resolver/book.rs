@@ -1,0 +1,273 @@
+//! The book: what each intent's id stands for, and every grant in force.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use super::ledger::GroupId;
+use crate::limits;
+use crate::types::{Agent, FixedMap, Intent, IntentKey, Micros, TaskId, Time, Token, Verdict, Window};
+
+/// A task: an agent and what it is doing.
+pub(super) type Task = (Agent, TaskId);
+
+/// A declaration or revision that is still to be decided.
+#[derive(Clone, Debug)]
+pub(super) struct Undecided {
+    pub(super) intent: Arc<Intent>,
+    pub(super) arrival: Time,
+    /// Arrivals are numbered: of two at one time, the earlier line goes first.
+    pub(super) arrival_number: u64,
+    /// From when on its wait counts: its arrival, or the slot in which its grant was withdrawn.
+    pub(super) waits_from: Time,
+    /// The grant that it revises. A revision never waits.
+    pub(super) revises: Option<Token>,
+    /// From when on `max_hold` counts, where not from each window's own start.
+    pub(super) held_since: Option<Time>,
+    /// What it was last told.
+    pub(super) told: Option<Verdict>,
+    /// The intent for which its grant was withdrawn in this slot.
+    pub(super) withdrawn_for: Option<IntentKey>,
+}
+
+impl Undecided {
+    pub(super) fn waited(&self, now: Time) -> Micros {
+        now.since(self.waits_from)
+    }
+}
+
+/// A grant in force.
+#[derive(Clone, Debug)]
+pub(super) struct Grant {
+    pub(super) key: IntentKey,
+    pub(super) token: Token,
+    pub(super) intent: Arc<Intent>,
+    pub(super) start: Time,
+    pub(super) end: Time,
+    /// The decision time of the slot that granted it.
+    pub(super) granted_at: Time,
+    pub(super) arrival: Time,
+    pub(super) arrival_number: u64,
+    pub(super) held_since: Option<Time>,
+    pub(super) was_moved: bool,
+    pub(super) group: GroupId,
+}
+
+impl Grant {
+    pub(super) fn task(&self) -> Task {
+        (self.key.agent.clone(), self.intent.task)
+    }
+
+    /// The line that tells of it, with its present end.
+    pub(super) fn line(&self) -> Verdict {
+        let (start, end, token) = (self.start, self.end, self.token);
+        if self.was_moved {
+            Verdict::Moved { start, end, token }
+        } else {
+            Verdict::Granted { start, end, token }
+        }
+    }
+}
+
+/// What is remembered of an intent that has ended.
+#[derive(Clone, Debug)]
+pub(super) struct Ended {
+    pub(super) intent: Arc<Intent>,
+    /// The decision time of the slot in which it ended.
+    pub(super) at: Time,
+    /// Its latest decision line; `None` while that is still to come in this slot.
+    pub(super) line: Option<Verdict>,
+}
+
+/// What an id stands for. A grant may have an undecided revision beside it; nothing else goes together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Record {
+    pub(super) undecided: Option<Undecided>,
+    pub(super) grant: Option<Token>,
+    pub(super) ended: Option<Ended>,
+}
+
+/// Every intent that is undecided, granted or remembered.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    records: FixedMap<IntentKey, Record>,
+    grants: BTreeMap<Token, Grant>,
+    by_end: BTreeSet<(Time, Token)>,
+    by_agent: FixedMap<Agent, BTreeSet<Token>>,
+    /// How many leases each task holds.
+    leases: FixedMap<Task, usize>,
+    undecided: BTreeSet<IntentKey>,
+    /// Ended intents in the order in which they ended, with that time.
+    ended: VecDeque<(Time, IntentKey)>,
+}
+
+impl Book {
+    pub(super) fn record(&self, key: &IntentKey) -> Option<&Record> {
+        self.records.get(key)
+    }
+
+    pub(super) fn grant(&self, token: Token) -> Option<&Grant> {
+        self.grants.get(&token)
+    }
+
+    pub(super) fn grants(&self) -> impl Iterator<Item = &Grant> {
+        self.grants.values()
+    }
+
+    /// The grant that a message of that arrival finds in force.
+    pub(super) fn in_force(&self, key: &IntentKey, arrival: Time) -> Option<&Grant> {
+        let token = self.records.get(key)?.grant?;
+        self.grants.get(&token).filter(|grant| grant.end > arrival)
+    }
+
+    pub(super) fn undecided(&self, key: &IntentKey) -> Option<&Undecided> {
+        self.records.get(key)?.undecided.as_ref()
+    }
+
+    pub(super) fn undecided_mut(&mut self, key: &IntentKey) -> Option<&mut Undecided> {
+        self.records.get_mut(key)?.undecided.as_mut()
+    }
+
+    /// Every undecided intent, by key.
+    pub(super) fn all_undecided(&self) -> impl Iterator<Item = (&IntentKey, &Undecided)> {
+        self.undecided.iter().filter_map(|key| Some((key, self.undecided(key)?)))
+    }
+
+    pub(super) fn has_undecided(&self) -> bool {
+        !self.undecided.is_empty()
+    }
+
+    /// The earliest end of a grant.
+    pub(super) fn first_end(&self) -> Option<Time> {
+        self.by_end.first().map(|(end, _)| *end)
+    }
+
+    /// What the id stands for by its content is `undecided` from here on; a grant beside it stays.
+    pub(super) fn set_undecided(&mut self, key: &IntentKey, undecided: Undecided) {
+        let record = self.records.entry(key.clone()).or_default();
+        if undecided.revises.is_none() {
+            record.ended = None;
+        }
+        record.undecided = Some(undecided);
+        self.undecided.insert(key.clone());
+    }
+
+    pub(super) fn take_undecided(&mut self, key: &IntentKey) -> Option<Undecided> {
+        self.undecided.remove(key);
+        self.records.get_mut(key)?.undecided.take()
+    }
+
+    /// The id stands for this grant from here on.
+    pub(super) fn set_grant(&mut self, grant: Grant) {
+        let record = self.records.entry(grant.key.clone()).or_default();
+        record.grant = Some(grant.token);
+        record.ended = None;
+        self.by_end.insert((grant.end, grant.token));
+        self.by_agent.entry(grant.key.agent.clone()).or_default().insert(grant.token);
+        if grant.intent.hold {
+            *self.leases.entry(grant.task()).or_default() += 1;
+        }
+        self.grants.insert(grant.token, grant);
+    }
+
+    /// Takes a grant out; its id stands for nothing by it any longer.
+    pub(super) fn take_grant(&mut self, token: Token) -> Option<Grant> {
+        let grant = self.grants.remove(&token)?;
+        self.by_end.remove(&(grant.end, token));
+        if let Some(record) = self.records.get_mut(&grant.key) {
+            record.grant = record.grant.filter(|current| *current != token);
+        }
+        let of_agent = self.by_agent.get_mut(&grant.key.agent);
+        if of_agent.is_some_and(|tokens| tokens.remove(&token) && tokens.is_empty()) {
+            self.by_agent.remove(&grant.key.agent);
+        }
+        let leases = self.leases.get_mut(&grant.task()).filter(|_| grant.intent.hold);
+        if leases.is_some_and(|count| {
+            *count -= 1;
+            *count == 0
+        }) {
+            self.leases.remove(&grant.task());
+        }
+        Some(grant)
+    }
+
+    /// Whether the task holds a lease.
+    pub(super) fn holds_lease(&self, task: &Task) -> bool {
+        self.leases.contains_key(task)
+    }
+
+    pub(super) fn set_end(&mut self, token: Token, end: Time) {
+        if let Some(grant) = self.grants.get_mut(&token) {
+            self.by_end.remove(&(grant.end, token));
+            grant.end = end;
+            self.by_end.insert((end, token));
+        }
+    }
+
+    /// A message found the id's grant ended: the id stands for what has ended, until the grant
+    /// itself expires at the slot's decision time `now`.
+    pub(super) fn detach_ended_grant(&mut self, key: &IntentKey, arrival: Time, now: Time) {
+        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(grant) = record.grant.and_then(|token| self.grants.get_mut(&token)) else { return };
+        if grant.end > arrival {
+            return;
+        }
+        let line = (!grant.intent.hold).then(|| grant.line());
+        let ended = Ended { intent: grant.intent.clone(), at: now, line };
+        record.grant = None;
+        self.remember(key, ended);
+    }
+
+    /// Remembers what the id stood for and its last line.
+    pub(super) fn remember(&mut self, key: &IntentKey, ended: Ended) {
+        self.ended.push_back((ended.at, key.clone()));
+        self.records.entry(key.clone()).or_default().ended = Some(ended);
+    }
+
+    /// The last line of an intent that has ended and was still to be told of it.
+    pub(super) fn set_ended_line(&mut self, key: &IntentKey, line: Verdict) {
+        if let Some(ended) = self.records.get_mut(key).and_then(|record| record.ended.as_mut()) {
+            ended.line = Some(line);
+        }
+    }
+
+    /// What is remembered of the id for a message of that arrival.
+    pub(super) fn remembered(&self, key: &IntentKey, arrival: Time, retention: Micros) -> Option<&Ended> {
+        let ended = self.records.get(key)?.ended.as_ref()?;
+        (arrival < ended.at.after(retention)).then_some(ended)
+    }
+
+    /// Forgets what ended so long ago that no message can find it, and the oldest beyond the limit.
+    pub(super) fn forget(&mut self, now: Time, retention: Micros) {
+        while let Some((at, _)) = self.ended.front() {
+            if at.after(retention) > now && self.ended.len() <= limits::ENDED_IDS {
+                return;
+            }
+            let Some((at, key)) = self.ended.pop_front() else { return };
+            let Some(record) = self.records.get_mut(&key) else { continue };
+            record.ended = record.ended.take().filter(|ended| ended.at != at);
+            self.drop_if_blank(&key);
+        }
+    }
+
+    /// Drops a record that stands for nothing.
+    pub(super) fn drop_if_blank(&mut self, key: &IntentKey) {
+        let is_blank = |it: &Record| it.undecided.is_none() && it.grant.is_none() && it.ended.is_none();
+        if self.records.get(key).is_some_and(is_blank) {
+            self.records.remove(key);
+        }
+    }
+
+    /// Takes out the grants all of whose windows end at or before `now`, by token.
+    pub(super) fn take_expired(&mut self, now: Time) -> Vec<Grant> {
+        let due: BTreeSet<Token> =
+            self.by_end.iter().take_while(|(end, _)| *end <= now).map(|(_, token)| *token).collect();
+        due.into_iter().filter_map(|token| self.take_grant(token)).collect()
+    }
+
+    /// How long the agent's grants in force lay within `span`, summed.
+    pub(super) fn held_in_force(&self, agent: &Agent, span: Window) -> Micros {
+        let own = self.by_agent.get(agent).into_iter().flatten().filter_map(|token| self.grants.get(token));
+        let held = own.filter_map(|grant| Window::new(grant.start.max(grant.granted_at), grant.end));
+        held.filter_map(|window| window.overlap(span)).fold(Micros::ZERO, |sum, it| sum.plus(it.duration()))
+    }
+}

@@ -1,0 +1,389 @@
+//! What conflicts with what, and the earliest start at which nothing does.
+//!
+//! All questions are asked of a [`View`]: the ledger as it stands, or as it would stand without
+//! certain grants or with leases that last. A search goes forward in time from conflict to
+//! conflict: each names the first start at which it is over, and no start before that can fit.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::ledger::{Group, GroupId, Ledger, Place};
+use super::settings::{Draw, Settings};
+use crate::space::geometry;
+use crate::types::{Blocker, Claim, IntentKey, Micros, Mode, Target, Time, Window};
+
+/// An intent's claims with all that must be known of their targets to place them.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) key: IntentKey,
+    pub(super) claims: Arc<[Claim]>,
+    tolerances: Vec<Micros>,
+    ratios: Vec<f64>,
+    draws: Vec<Draw>,
+}
+
+/// How a view sees a window of the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// As it stands.
+    AsIs,
+    /// Not at all.
+    Gone,
+    /// As lasting until this time.
+    Until(Time),
+}
+
+/// A way to see the ledger.
+pub(super) trait View {
+    /// How this view sees the window of `group`'s claim number `claim`.
+    fn see(&self, id: GroupId, group: &Group, claim: usize) -> Seen;
+
+    /// From when on windows are looked at: a view that lengthens windows must look back as far as
+    /// the earliest stored end of a window that it lengthens.
+    fn look_back_to(&self, start: Time) -> Time {
+        start
+    }
+}
+
+/// The ledger as it stands.
+pub(super) struct AsItStands;
+
+impl View for AsItStands {
+    fn see(&self, _: GroupId, _: &Group, _: usize) -> Seen {
+        Seen::AsIs
+    }
+}
+
+/// One of the asker's claims against one window of somebody else.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Pair {
+    pub(super) claim: usize,
+    pub(super) theirs: Place,
+    /// Where the two windows overlap.
+    pub(super) window: Window,
+    ratio: Option<f64>,
+    /// How much later the asker would have to start for this conflict to be over.
+    shift: Micros,
+}
+
+/// Conflicts of a plan with its windows at certain places.
+#[derive(Debug, Default)]
+pub(super) struct Conflicts {
+    pub(super) pairs: Vec<Pair>,
+    /// The asker's units exceed a capacity with nobody else there: no start will do.
+    pub(super) hopeless: bool,
+}
+
+impl Conflicts {
+    pub(super) fn is_empty(&self) -> bool {
+        self.pairs.is_empty() && !self.hopeless
+    }
+}
+
+impl Plan {
+    pub(super) fn new(key: IntentKey, claims: &Arc<[Claim]>, settings: &Settings) -> Self {
+        let tolerance = |claim: &Claim| settings.time_tolerance(claim.target.path());
+        let ratio = |claim: &Claim| settings.overlap_ratio(claim.target.path());
+        Plan {
+            key,
+            claims: claims.clone(),
+            tolerances: claims.iter().map(tolerance).collect(),
+            ratios: claims.iter().map(ratio).collect(),
+            draws: settings.draws(claims),
+        }
+    }
+
+    /// The windows of all claims for a start at `start`.
+    pub(super) fn windows(&self, start: Time) -> Vec<Window> {
+        self.claims.iter().map(|claim| claim.window(start)).collect()
+    }
+
+    /// From the start to the latest end of a claim.
+    pub(super) fn span(&self) -> Micros {
+        self.claims.iter().map(|claim| claim.offset.plus(claim.duration)).max().unwrap_or(Micros::ZERO)
+    }
+}
+
+/// Everything that a search needs to know, borrowed from the resolver.
+#[derive(Clone, Copy)]
+pub(super) struct Field<'a> {
+    pub(super) ledger: &'a Ledger,
+    pub(super) settings: &'a Settings,
+}
+
+impl Field<'_> {
+    /// The earliest start from `from` to `last`, both included, at which all claims fit.
+    pub(super) fn earliest(&self, plan: &Plan, view: &impl View, from: Time, last: Time) -> Option<Time> {
+        let mut start = from;
+        while start <= last {
+            let conflicts = self.conflicts(plan, view, &plan.windows(start));
+            if conflicts.hopeless {
+                return None;
+            }
+            let Some(shift) = conflicts.pairs.iter().map(|pair| pair.shift).max() else { return Some(start) };
+            let next = start.after(shift);
+            if next <= start {
+                return None; // the end of time
+            }
+            start = next;
+        }
+        None
+    }
+
+    /// Every conflict of the plan's claims with their windows at `windows`.
+    pub(super) fn conflicts(&self, plan: &Plan, view: &impl View, windows: &[Window]) -> Conflicts {
+        let mut found = Conflicts::default();
+        for (claim, window) in windows.iter().enumerate() {
+            self.pairs_of(plan, view, claim, *window, &mut found.pairs);
+        }
+        self.excesses(plan, view, windows, None, &mut found);
+        found
+    }
+
+    /// The conflicts of longer windows for the claims `longer`: of units, in the part after `added_from`.
+    pub(super) fn conflicts_of_renewal(
+        &self,
+        plan: &Plan,
+        longer: &[(usize, Window)],
+        added_from: Time,
+    ) -> Conflicts {
+        let mut found = Conflicts::default();
+        let mut windows: Vec<Option<Window>> = vec![None; plan.claims.len()];
+        for (claim, window) in longer {
+            self.pairs_of(plan, &AsItStands, *claim, *window, &mut found.pairs);
+            windows[*claim] = Some(*window);
+        }
+        self.excesses_of(plan, &AsItStands, &windows, Some(added_from), &mut found);
+        found
+    }
+
+    /// Conflicts of one claim that do not go by capacity.
+    fn pairs_of(&self, plan: &Plan, view: &impl View, claim: usize, window: Window, out: &mut Vec<Pair>) {
+        let mine = &plan.claims[claim];
+        let Some(range) = Window::new(view.look_back_to(window.start()), window.end()) else { return };
+        self.ledger.scan(&mine.target, mine.mode, range, |theirs| {
+            let Some((group, other)) = self.seen(plan, view, theirs) else { return };
+            let their_claim = &group.claims[theirs.claim];
+            if !modes_conflict(mine.mode, their_claim.mode) {
+                return;
+            }
+            let tolerance = match group.kind {
+                super::ledger::Kind::Expected(_) => Micros::ZERO,
+                _ => plan.tolerances[claim].min(self.settings.time_tolerance(their_claim.target.path())),
+            };
+            if !window.overlaps_by_more_than(other, tolerance) {
+                return;
+            }
+            let Some(shared) = window.overlap(other) else { return };
+            let Some(ratio) = regions_conflict(&mine.target, &their_claim.target, plan.ratios[claim]) else {
+                return;
+            };
+            let shift = other.end().before(tolerance).since(window.start());
+            out.push(Pair { claim, theirs, window: shared, ratio, shift });
+        });
+    }
+
+    /// A window of somebody else, as the view sees it.
+    fn seen(&self, plan: &Plan, view: &impl View, place: Place) -> Option<(&Group, Window)> {
+        let group = self.ledger.group(place.group)?;
+        if group.key == plan.key {
+            return None;
+        }
+        let stored = *group.windows.get(place.claim)?;
+        match view.see(place.group, group, place.claim) {
+            Seen::AsIs => Some((group, stored)),
+            Seen::Gone => None,
+            Seen::Until(end) => Some((group, Window::new(stored.start(), end.max(stored.end()))?)),
+        }
+    }
+
+    fn excesses(
+        &self,
+        plan: &Plan,
+        view: &impl View,
+        windows: &[Window],
+        from: Option<Time>,
+        out: &mut Conflicts,
+    ) {
+        if !plan.draws.is_empty() {
+            let windows: Vec<Option<Window>> = windows.iter().copied().map(Some).collect();
+            self.excesses_of(plan, view, &windows, from, out);
+        }
+    }
+
+    /// Conflicts by capacity: each claim of units that is there at an instant at which a sum is exceeded.
+    fn excesses_of(
+        &self,
+        plan: &Plan,
+        view: &impl View,
+        windows: &[Option<Window>],
+        from: Option<Time>,
+        out: &mut Conflicts,
+    ) {
+        let first_new = out.pairs.len();
+        for draw in &plan.draws {
+            self.excess(plan, view, draw, windows, from, out);
+        }
+        // A pair that exceeds two pools stands once, with the longer shift.
+        let mut new: Vec<Pair> = out.pairs.split_off(first_new);
+        new.sort_by_key(|pair| (pair.claim, pair.theirs, std::cmp::Reverse(pair.shift)));
+        new.dedup_by_key(|pair| (pair.claim, pair.theirs));
+        out.pairs.append(&mut new);
+    }
+
+    /// Conflicts on one pool: wherever a step of the asker's own units meets a step of everybody
+    /// else's and both together exceed the capacity.
+    fn excess(
+        &self,
+        plan: &Plan,
+        view: &impl View,
+        draw: &Draw,
+        windows: &[Option<Window>],
+        from: Option<Time>,
+        out: &mut Conflicts,
+    ) {
+        let cut = |window: Window| Window::new(window.start().max(from.unwrap_or(Time::ZERO)), window.end());
+        let own = draw.claims.iter().filter_map(|claim| {
+            let window = cut(windows[*claim]?)?;
+            Some(Use {
+                key: 0,
+                place: Place { group: 0, claim: *claim },
+                window,
+                units: units(&plan.claims[*claim]),
+            })
+        });
+        let own = steps(own.collect());
+        let (Some(first), Some(last)) = (own.first(), own.last()) else { return };
+        let start = view.look_back_to(first.window.start());
+        let Some(range) = Window::new(start, last.window.end()) else { return };
+        let theirs = steps(self.uses_of_others(plan, view, draw, range));
+        for mine in &own {
+            out.hopeless |= mine.sum > u128::from(draw.capacity);
+            let met = theirs.iter().filter(|step| step.window.overlap(mine.window).is_some());
+            for step in met.filter(|step| mine.sum.saturating_add(step.sum) > u128::from(draw.capacity)) {
+                let shift = step.window.end().since(mine.window.start());
+                for (claim, other) in mine.uses.iter().flat_map(|it| step.uses.iter().map(move |o| (it, o))) {
+                    let whole = windows[claim.place.claim];
+                    let Some(window) = whole.and_then(|whole| whole.overlap(other.window)) else { continue };
+                    let claim = claim.place.claim;
+                    out.pairs.push(Pair { claim, theirs: other.place, window, ratio: None, shift });
+                }
+            }
+        }
+    }
+
+    /// Everybody else's units on a pool, as far as they are there in `range`.
+    fn uses_of_others(&self, plan: &Plan, view: &impl View, draw: &Draw, range: Window) -> Vec<Use> {
+        let mut keys: BTreeMap<&IntentKey, usize> = BTreeMap::new();
+        let mut uses = Vec::new();
+        self.ledger.scan_units(&draw.pool, range, |place| {
+            if let Some((group, window)) = self.seen(plan, view, place) {
+                let next = keys.len();
+                let key = *keys.entry(&group.key).or_insert(next);
+                uses.push(Use { key, place, window, units: units(&group.claims[place.claim]) });
+            }
+        });
+        uses
+    }
+
+    /// The pairs as they are told: by token, held places last, then claim and claim; each once.
+    pub(super) fn blockers(&self, mut pairs: Vec<Pair>) -> Vec<Blocker> {
+        let rank = |pair: &Pair| self.ledger.group(pair.theirs.group).map(|group| group.kind.rank());
+        pairs.sort_by_key(|pair| (rank(pair), pair.claim, pair.theirs.claim));
+        pairs.dedup_by_key(|pair| (pair.theirs, pair.claim));
+        pairs.truncate(crate::limits::BLOCKERS);
+        pairs.iter().filter_map(|pair| self.blocker(pair)).collect()
+    }
+
+    fn blocker(&self, pair: &Pair) -> Option<Blocker> {
+        let group = self.ledger.group(pair.theirs.group)?;
+        Some(Blocker {
+            key: group.key.clone(),
+            token: group.kind.token(),
+            claim: pair.claim,
+            their_claim: pair.theirs.claim,
+            window: pair.window,
+            ratio: pair.ratio,
+        })
+    }
+}
+
+/// Units in use in a window.
+#[derive(Clone, Copy, Debug)]
+struct Use {
+    /// Uses of one intent have one number.
+    key: usize,
+    place: Place,
+    window: Window,
+    units: u64,
+}
+
+/// A stretch of time in which the same uses are there.
+#[derive(Debug)]
+struct Step {
+    window: Window,
+    uses: Vec<Use>,
+    /// The units in use: of each intent, the larger of its versions (what a revision left in this
+    /// slot stands beside the new one).
+    sum: u128,
+}
+
+fn units(claim: &Claim) -> u64 {
+    match claim.mode {
+        Mode::Units(units) => units,
+        Mode::Shared | Mode::Exclusive => 0,
+    }
+}
+
+/// The steps of the sum of `uses` over time; stretches without any use are left out.
+fn steps(uses: Vec<Use>) -> Vec<Step> {
+    let mut edges: Vec<Time> = uses.iter().flat_map(|it| [it.window.start(), it.window.end()]).collect();
+    edges.sort_unstable();
+    edges.dedup();
+    let mut starting = uses;
+    starting.sort_by_key(|it| std::cmp::Reverse(it.window.start()));
+    let mut present: Vec<Use> = Vec::new();
+    let mut steps = Vec::new();
+    for window in edges.windows(2).filter_map(|pair| Window::new(pair[0], pair[1])) {
+        present.retain(|it| it.window.end() > window.start());
+        while let Some(next) = starting.pop_if(|it| it.window.start() <= window.start()) {
+            present.push(next);
+        }
+        if !present.is_empty() {
+            steps.push(Step { window, sum: sum_of(&present), uses: present.clone() });
+        }
+    }
+    steps
+}
+
+fn sum_of(uses: &[Use]) -> u128 {
+    let mut by_version: BTreeMap<(usize, GroupId), u128> = BTreeMap::new();
+    for it in uses {
+        *by_version.entry((it.key, it.place.group)).or_default() += u128::from(it.units);
+    }
+    let mut by_key: BTreeMap<usize, u128> = BTreeMap::new();
+    for ((key, _), sum) in by_version {
+        let most = by_key.entry(key).or_default();
+        *most = sum.max(*most);
+    }
+    by_key.values().sum()
+}
+
+fn modes_conflict(mine: Mode, theirs: Mode) -> bool {
+    match (mine, theirs) {
+        (Mode::Shared, Mode::Shared) | (Mode::Units(_), Mode::Units(_)) => false,
+        (Mode::Exclusive | Mode::Shared | Mode::Units(_), _) => true,
+    }
+}
+
+/// `None` where the shapes rule a conflict out, else the overlap ratio of two regions.
+fn regions_conflict(mine: &Target, theirs: &Target, threshold: f64) -> Option<Option<f64>> {
+    let (Target::Region(mine), Target::Region(theirs)) = (mine, theirs) else { return Some(None) };
+    if !geometry::meet(&mine.shape, &theirs.shape) {
+        return None;
+    }
+    // A whole number of billionths divided by a billion is the binary64 nearest to the decimal, so
+    // it compares with a configured decimal as the decimals do.
+    let ratio = geometry::overlap_ratio_e9(&mine.shape, &theirs.shape) as f64 / 1e9;
+    (threshold == 0.0 || ratio > threshold).then_some(Some(ratio))
+}

@@ -1,0 +1,250 @@
+//! Step 3 of a slot: one intent's turn. It is found stale, placed, placed by withdrawing others,
+//! left waiting, or refused.
+
+use std::sync::Arc;
+
+use super::book::{Ended, Grant, Undecided};
+use super::checks::{self, Starts};
+use super::fit::{AsItStands, Plan};
+use super::ledger::{Group, Kind};
+use super::run::{HeldPlace, SlotRun, Turn, Unplaced};
+use crate::types::{Claim, IntentKey, Micros, Mode, Path, Slot, Start, Target, Time, Token, Verdict, Window};
+
+/// The first reading that is stale, and from when on to read again.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Staleness {
+    path: Path,
+    as_of: Time,
+}
+
+impl SlotRun<'_> {
+    /// One intent's turn.
+    pub(super) fn take_turn(&mut self, turn: Turn, key: IntentKey) {
+        let Some(undecided) = self.state.book.undecided(&key).cloned() else { return };
+        let plan = Plan::new(key, &undecided.intent.claims, &self.state.settings);
+        let starts = self.starts(&undecided);
+        if let Some(stale) = self.stale_at(&plan, &undecided, starts.first) {
+            return self.end_as_stale(&plan, &undecided, stale);
+        }
+        let found = self.state.field().earliest(&plan, &AsItStands, starts.first, starts.last);
+        // Looked at before anybody is withdrawn: what blocked it is what it met.
+        let found = match found {
+            Some(start) => Ok(start),
+            None => {
+                let windows = plan.windows(starts.first);
+                let conflicts = self.state.field().conflicts(&plan, &AsItStands, &windows);
+                let blockers = self.state.field().blockers(conflicts.pairs);
+                self.preempt(&plan, &undecided, starts).ok_or(blockers)
+            }
+        };
+        match found {
+            Ok(start) => match self.stale_at(&plan, &undecided, start) {
+                Some(stale) => self.end_as_stale(&plan, &undecided, stale),
+                None => self.grant(&plan, &undecided, start),
+            },
+            Err(blockers) => self.leave_unplaced(turn, &plan, undecided, starts, blockers),
+        }
+    }
+
+    /// The starts that it may take in this slot, `max_hold` included.
+    fn starts(&self, undecided: &Undecided) -> Starts {
+        let starts = checks::starts(&undecided.intent, self.now, &self.state.rules);
+        let held = checks::last_start_held(undecided, &self.state.settings);
+        Starts { last: held.map_or(starts.last, |last| last.min(starts.last)), ..starts }
+    }
+
+    /// Whether somebody may have written after a reading and before `start`.
+    pub(super) fn stale_at(&self, plan: &Plan, undecided: &Undecided, start: Time) -> Option<Staleness> {
+        let oldest = self.now.before(self.state.rules.history).max(self.state.ended_windows.forgotten());
+        undecided.intent.expects.iter().find_map(|expect| {
+            let live = self.latest_live_end(plan, &expect.path, expect.as_of, start);
+            let ended = self.state.ended_windows.latest_end(&expect.path, &plan.key, expect.as_of);
+            let latest = live.max(ended);
+            let as_of = if expect.as_of < oldest { latest.max(Some(self.now))? } else { latest? };
+            Some(Staleness { path: expect.path.clone(), as_of })
+        })
+    }
+
+    /// The latest end of a writer's granted window on the path that overlaps `[as_of, start)`.
+    fn latest_live_end(&self, plan: &Plan, path: &Path, as_of: Time, start: Time) -> Option<Time> {
+        let range = Window::new(as_of, start)?;
+        let mut latest = None;
+        self.state.ledger.scan(&Target::Path(path.clone()), Mode::Shared, range, |place| {
+            let Some(group) = self.state.ledger.group(place.group) else { return };
+            if group.key == plan.key || !group.kind.is_granted() {
+                return;
+            }
+            let window = group.windows[place.claim];
+            let end = match group.kind {
+                Kind::Left(_) => window.end().min(self.now), // replaced at this decision time
+                _ => window.end(),
+            };
+            let had = Window::new(window.start(), end).and_then(|had| had.overlap(range));
+            latest = latest.max(had.map(|_| end));
+        });
+        latest
+    }
+
+    fn end_as_stale(&mut self, plan: &Plan, undecided: &Undecided, stale: Staleness) {
+        self.state.book.take_undecided(&plan.key);
+        let kept = self.is_in_force(undecided.revises);
+        let line = Verdict::Stale { path: stale.path, as_of: stale.as_of, kept };
+        if undecided.revises.is_none() {
+            self.remember_ended(&plan.key, undecided, line.clone());
+        }
+        self.tell(plan.key.clone(), None, line);
+    }
+
+    /// Remembers that an intent has ended in this slot with that line.
+    pub(super) fn remember_ended(&mut self, key: &IntentKey, undecided: &Undecided, line: Verdict) {
+        let ended = Ended { intent: undecided.intent.clone(), at: self.now, line: Some(line) };
+        self.state.book.remember(key, ended);
+    }
+
+    fn grant(&mut self, plan: &Plan, undecided: &Undecided, start: Time) {
+        self.state.book.take_undecided(&plan.key);
+        let line = self.enter_grant(&plan.key, undecided, start);
+        self.hold_readings(&plan.key, undecided, start);
+        self.tell(plan.key.clone(), None, line);
+    }
+
+    /// Enters a grant that starts at `start`, in place of the one that it revises.
+    pub(super) fn enter_grant(&mut self, key: &IntentKey, undecided: &Undecided, start: Time) -> Verdict {
+        let old = undecided.revises.and_then(|token| self.state.book.take_grant(token));
+        if let Some(old) = old {
+            self.note_held(&old);
+            self.state.ledger.change(old.group, |group| group.kind = Kind::Left(old.token));
+            self.left.push(old.group);
+        }
+        let token = Token::new(self.state.next_token);
+        self.state.next_token = token.next().number();
+        let intent = undecided.intent.clone();
+        let windows: Vec<Window> = intent.claims.iter().map(|claim| claim.window(start)).collect();
+        let end = windows.iter().map(|window| window.end()).max().unwrap_or(start);
+        let group = self.state.ledger.add(Group {
+            key: key.clone(),
+            kind: Kind::Granted(token),
+            class: intent.class,
+            claims: intent.claims.clone(),
+            windows,
+        });
+        let grant = Grant {
+            key: key.clone(),
+            token,
+            intent,
+            start,
+            end,
+            granted_at: self.now,
+            arrival: undecided.arrival,
+            arrival_number: undecided.arrival_number,
+            held_since: undecided.held_since,
+            was_moved: undecided.withdrawn_for.is_some(),
+            group,
+        };
+        let line = grant.line();
+        self.state.book.set_grant(grant);
+        line
+    }
+
+    /// Keeps those later in the order from writing between the decision and the grant's start.
+    fn hold_readings(&mut self, key: &IntentKey, undecided: &Undecided, start: Time) {
+        let Some(window) = Window::new(self.now, start) else { return };
+        if undecided.intent.expects.is_empty() {
+            return;
+        }
+        let claim = |path: &Path| Claim {
+            target: Target::Path(path.clone()),
+            mode: Mode::Shared,
+            offset: Micros::ZERO,
+            duration: window.duration(),
+        };
+        let claims: Arc<[Claim]> = undecided.intent.expects.iter().map(|it| claim(&it.path)).collect();
+        let windows = vec![window; claims.len()];
+        self.hold(key, Kind::Expected(self.places_held), undecided, claims, windows);
+    }
+
+    fn hold(
+        &mut self,
+        key: &IntentKey,
+        kind: Kind,
+        undecided: &Undecided,
+        claims: Arc<[Claim]>,
+        windows: Vec<Window>,
+    ) {
+        self.places_held += 1;
+        let class = undecided.intent.class;
+        let group = self.state.ledger.add(Group { key: key.clone(), kind, class, claims, windows });
+        self.held.push(HeldPlace { key: key.clone(), group });
+    }
+
+    /// It has no place in this slot: it waits, or this is its end.
+    fn leave_unplaced(
+        &mut self,
+        turn: Turn,
+        plan: &Plan,
+        undecided: Undecided,
+        starts: Starts,
+        blockers: Vec<crate::types::Blocker>,
+    ) {
+        let place = self.place_up_to_horizon(plan, &undecided, starts.first);
+        let stale = place.and_then(|place| self.stale_at(plan, &undecided, place));
+        if let Some(stale) = stale {
+            return self.end_as_stale(plan, &undecided, stale);
+        }
+        let waits = self.may_wait(&undecided);
+        if waits {
+            let reach = self.last_start_waiting(&undecided);
+            let is_asap = undecided.intent.start == Start::Asap;
+            if let Some(place) = place.filter(|place| is_asap && *place <= reach) {
+                let kind = Kind::Held(self.places_held);
+                self.hold(&plan.key, kind, &undecided, plan.claims.clone(), plan.windows(place));
+            }
+        } else {
+            self.state.book.take_undecided(&plan.key);
+        }
+        let key = plan.key.clone();
+        self.unplaced.push(Unplaced { key, turn, undecided, blockers, waits, deadlock: false });
+    }
+
+    /// The earliest start from `from` on at which it fits, all its claims ending within the horizon.
+    pub(super) fn place_up_to_horizon(&self, plan: &Plan, undecided: &Undecided, from: Time) -> Option<Time> {
+        let horizon = self.now.after(self.state.rules.horizon);
+        let span = plan.span();
+        if horizon.since(Time::ZERO) < span {
+            return None;
+        }
+        let held = checks::last_start_held(undecided, &self.state.settings).unwrap_or(Time::MAX);
+        self.state.field().earliest(plan, &AsItStands, from, horizon.before(span).min(held))
+    }
+
+    /// Whether its wait lasts and the next slot could still place it.
+    fn may_wait(&self, undecided: &Undecided) -> bool {
+        let lasts = undecided.waits_from.after(undecided.intent.wait) > self.now;
+        let next = self.now.after(self.state.rules.length).after(self.state.rules.min_lead);
+        let reachable = match undecided.intent.start {
+            Start::Asap => true,
+            Start::At(start) => start.after(undecided.intent.slack) >= next,
+        };
+        undecided.revises.is_none() && lasts && reachable
+    }
+
+    /// The last start that a waiting intent could take in any slot of its wait.
+    pub(super) fn last_start_waiting(&self, undecided: &Undecided) -> Time {
+        let rules = &self.state.rules;
+        match undecided.intent.start {
+            Start::At(start) => start.after(undecided.intent.slack),
+            Start::Asap => {
+                let wait_ends = undecided.waits_from.after(undecided.intent.wait);
+                first_boundary_from(wait_ends, rules.length)
+                    .after(rules.min_lead)
+                    .after(checks::asap_reach(&undecided.intent, rules))
+            }
+        }
+    }
+}
+
+/// The first slot boundary at or after `at`.
+fn first_boundary_from(at: Time, length: Micros) -> Time {
+    let opens = Slot::of(at, length).opens(length);
+    if opens == at { at } else { opens.after(length) }
+}

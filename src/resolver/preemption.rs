@@ -1,0 +1,143 @@
+//! Preemption: a higher class takes the place of grants of lower ones that begin late enough.
+
+use super::book::{Book, Undecided};
+use super::checks::Starts;
+use super::fit::{AsItStands, Plan, Seen, View};
+use super::ledger::{Group, GroupId, Kind, Ledger, Place};
+use super::run::SlotRun;
+use crate::types::{Class, IntentKey, Time, Token, Window};
+
+/// Which grants may be withdrawn: strictly lower class, first window after the freeze.
+#[derive(Clone, Copy)]
+struct Withdrawable<'a> {
+    book: &'a Book,
+    ledger: &'a Ledger,
+    class: Class,
+    /// The decision time plus the freeze.
+    safe_until: Time,
+}
+
+impl Withdrawable<'_> {
+    /// The grant that goes where this window has to go, if one may be withdrawn for it.
+    fn grant_of(&self, group: &Group, claim: usize) -> Option<Token> {
+        match group.kind {
+            Kind::Granted(token) => self.may_go(group).then_some(token),
+            Kind::Left(_) => {
+                // What a revision left goes with its grant, as far as it begins late enough.
+                let token = self.book.record(&group.key)?.grant?;
+                let heir = self.ledger.group(self.book.grant(token)?.group)?;
+                let is_late = group.windows[claim].start() > self.safe_until;
+                (is_late && self.may_go(heir)).then_some(token)
+            }
+            Kind::Held(_) | Kind::Expected(_) => None,
+        }
+    }
+
+    fn may_go(&self, group: &Group) -> bool {
+        group.class < self.class && group.first_start() > self.safe_until
+    }
+}
+
+impl View for Withdrawable<'_> {
+    fn see(&self, _: GroupId, group: &Group, claim: usize) -> Seen {
+        if self.grant_of(group, claim).is_some() { Seen::Gone } else { Seen::AsIs }
+    }
+}
+
+impl SlotRun<'_> {
+    /// Looks for a start that lower grants alone keep it from, and withdraws those of them that
+    /// have to go. Nothing is withdrawn where it would be stale there: the start is given all the
+    /// same, and the caller finds it stale.
+    pub(super) fn preempt(&mut self, plan: &Plan, undecided: &Undecided, starts: Starts) -> Option<Time> {
+        let safe_until = self.now.after(self.state.rules.preemption?);
+        let start = {
+            let view = self.withdrawable(undecided, safe_until);
+            self.state.field().earliest(plan, &view, starts.first, starts.last)?
+        };
+        let windows = plan.windows(start);
+        let mut withdrawn = Vec::new();
+        while let Some(token) = self.next_to_withdraw(plan, undecided, &windows, safe_until) {
+            self.stand_aside(token, safe_until);
+            withdrawn.push(token);
+        }
+        let mut gone = Vec::new();
+        for token in withdrawn.into_iter().rev() {
+            self.stand_again(token, safe_until);
+            if !self.state.field().conflicts(plan, &AsItStands, &windows).is_empty() {
+                self.stand_aside(token, safe_until);
+                gone.push(token);
+            }
+        }
+        if self.stale_at(plan, undecided, start).is_some() {
+            gone.into_iter().for_each(|token| self.stand_again(token, safe_until));
+        } else {
+            gone.into_iter().for_each(|token| self.withdraw(token, &plan.key));
+        }
+        Some(start)
+    }
+
+    fn withdrawable(&self, undecided: &Undecided, safe_until: Time) -> Withdrawable<'_> {
+        let (book, ledger) = (&self.state.book, &self.state.ledger);
+        Withdrawable { book, ledger, class: undecided.intent.class, safe_until }
+    }
+
+    /// Of the grants in the way that may be withdrawn, the lowest class, then the newest token.
+    fn next_to_withdraw(
+        &self,
+        plan: &Plan,
+        undecided: &Undecided,
+        windows: &[Window],
+        safe_until: Time,
+    ) -> Option<Token> {
+        let view = self.withdrawable(undecided, safe_until);
+        let conflicts = self.state.field().conflicts(plan, &AsItStands, windows);
+        let token_of = |place: Place| view.grant_of(self.state.ledger.group(place.group)?, place.claim);
+        let in_the_way = conflicts.pairs.iter().filter_map(|pair| token_of(pair.theirs));
+        let class_of = |token: Token| self.state.book.grant(token).map(|grant| grant.intent.class);
+        in_the_way.min_by_key(|token| (class_of(*token), std::cmp::Reverse(*token)))
+    }
+
+    /// Takes a grant out of the way, with what its revisions in this slot left after the freeze.
+    fn stand_aside(&mut self, token: Token, safe_until: Time) {
+        for group in self.groups_of(token) {
+            self.state.ledger.lift(group, |window| window.start() > safe_until);
+        }
+    }
+
+    fn stand_again(&mut self, token: Token, safe_until: Time) {
+        for group in self.groups_of(token) {
+            self.state.ledger.lay(group, |window| window.start() > safe_until);
+        }
+    }
+
+    /// The group of a grant, and those that its revisions in this slot left.
+    fn groups_of(&self, token: Token) -> Vec<GroupId> {
+        let Some(grant) = self.state.book.grant(token) else { return Vec::new() };
+        let is_of = |id: &GroupId| self.state.ledger.group(*id).is_some_and(|it| it.key == grant.key);
+        let left = self.left.iter().copied().filter(is_of);
+        left.chain([grant.group]).collect()
+    }
+
+    /// Ends a grant that stands aside for good: its intent goes back into the slot's order.
+    fn withdraw(&mut self, token: Token, by: &IntentKey) {
+        let Some(grant) = self.state.book.take_grant(token) else { return };
+        self.state.ledger.remove(grant.group);
+        if let Some(revision) = self.state.book.undecided_mut(&grant.key) {
+            // Its revision is still to have its turn, and goes on as a declaration.
+            revision.revises = None;
+            return;
+        }
+        let undecided = Undecided {
+            intent: grant.intent,
+            arrival: grant.arrival,
+            arrival_number: grant.arrival_number,
+            waits_from: self.now,
+            revises: None,
+            held_since: grant.held_since,
+            told: None,
+            withdrawn_for: Some(by.clone()),
+        };
+        self.enqueue(grant.key.clone(), &undecided);
+        self.state.book.set_undecided(&grant.key, undecided);
+    }
+}

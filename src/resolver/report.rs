@@ -1,0 +1,85 @@
+//! Steps 5 and 6 of a slot: counter-offers, and the lines of those who have no place.
+
+use std::collections::BTreeSet;
+
+use super::fit::Plan;
+use super::run::{SlotRun, Unplaced};
+use crate::types::{Conflict, Contested, Start, Time, Token, Verdict};
+
+/// Tells every intent that ended as a conflict, was revoked, or waits, in the order of their last
+/// turns. One that waits is told again only where its offer has changed.
+pub(super) fn tell_unplaced(run: &mut SlotRun<'_>) {
+    // All offers first: one who ends here must look past the places that others still hold.
+    let unplaced = std::mem::take(&mut run.unplaced);
+    let offers: Vec<Option<Time>> = unplaced.iter().map(|it| offer(run, it)).collect();
+    let mut contested = BTreeSet::new();
+    for (it, offer) in unplaced.into_iter().zip(offers) {
+        let line = line(run, &it, offer);
+        let is_news = !it.waits || it.undecided.told.as_ref().and_then(offered) != Some(offer);
+        if !is_news {
+            continue;
+        }
+        if it.waits {
+            if let Some(undecided) = run.state.book.undecided_mut(&it.key) {
+                undecided.told = Some(line.clone());
+                undecided.withdrawn_for = None;
+            }
+        } else if it.undecided.revises.is_none() {
+            run.remember_ended(&it.key, &it.undecided, line.clone());
+        }
+        tell_holders(run, &it, &mut contested);
+        run.tell(it.key, None, line);
+    }
+}
+
+/// The earliest start that it could take in a later slot; it reserves nothing.
+fn offer(run: &SlotRun<'_>, it: &Unplaced) -> Option<Time> {
+    let plan = Plan::new(it.key.clone(), &it.undecided.intent.claims, &run.state.settings);
+    let next = run.now.after(run.state.rules.length).after(run.state.rules.min_lead);
+    let from = match it.undecided.intent.start {
+        Start::Asap => next,
+        Start::At(start) => start.max(next),
+    };
+    run.place_up_to_horizon(&plan, &it.undecided, from)
+}
+
+fn line(run: &SlotRun<'_>, it: &Unplaced, offer: Option<Time>) -> Verdict {
+    if let Some(by) = it.undecided.withdrawn_for.clone() {
+        return Verdict::Revoked { by, offer, waiting: it.waits };
+    }
+    Verdict::Conflict(Conflict {
+        is_final: !it.waits,
+        deadlock: it.deadlock,
+        offer,
+        blockers: it.blockers.clone(),
+        kept: run.is_in_force(it.undecided.revises),
+    })
+}
+
+/// The offer that a line told, where it told of one.
+fn offered(line: &Verdict) -> Option<Option<Time>> {
+    match line {
+        Verdict::Conflict(conflict) => Some(conflict.offer),
+        Verdict::Revoked { offer, .. } => Some(*offer),
+        _ => None,
+    }
+}
+
+/// Tells the holders of grants in the way, each grant once a slot.
+fn tell_holders(run: &mut SlotRun<'_>, it: &Unplaced, contested: &mut BTreeSet<Token>) {
+    let waits_until = it.undecided.waits_from.after(it.undecided.intent.wait);
+    for blocker in &it.blockers {
+        let Some(grant) = blocker.token.and_then(|token| run.state.book.grant(token)) else { continue };
+        if contested.insert(grant.token) {
+            run.contested.push(Contested {
+                holder: grant.key.clone(),
+                token: grant.token,
+                by: it.key.agent.clone(),
+                by_id: it.key.id,
+                class: it.undecided.intent.class,
+                wanted: blocker.window,
+                waits: waits_until.since(run.now),
+            });
+        }
+    }
+}

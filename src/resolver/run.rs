@@ -1,0 +1,221 @@
+//! One slot's run: what lives only while a slot is decided, and the steps in their order.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::batch::SlotBatch;
+use super::book::{Ended, Grant, Undecided};
+use super::ledger::GroupId;
+use super::outcome::SlotOutcome;
+use super::{Resolver, deadlock, report};
+use crate::priority::{self, Context};
+use crate::types::{
+    Agent, Blocker, Class, Contested, Decision, FixedMap, IntentKey, Micros, Slot, Time, Token, Verdict,
+    Window,
+};
+
+/// A finite score, or the lowest, in its total order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Score(f64);
+
+impl Eq for Score {}
+
+impl PartialOrd for Score {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Score {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+/// Where an intent stands in the slot's order; the least goes first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Turn {
+    class: Reverse<Class>,
+    /// `false`, which sorts first, for those whose patience is at an end.
+    is_patient: bool,
+    /// All alike for those whose patience is at an end: their arrival decides.
+    score: Reverse<Score>,
+    arrival_number: u64,
+}
+
+/// An intent whose last turn in this slot brought no grant.
+#[derive(Clone, Debug)]
+pub(super) struct Unplaced {
+    pub(super) key: IntentKey,
+    pub(super) turn: Turn,
+    pub(super) undecided: Undecided,
+    pub(super) blockers: Vec<Blocker>,
+    pub(super) waits: bool,
+    pub(super) deadlock: bool,
+}
+
+/// A place that is held until the end of the slot.
+#[derive(Debug)]
+pub(super) struct HeldPlace {
+    pub(super) key: IntentKey,
+    pub(super) group: GroupId,
+}
+
+/// A slot while it is decided.
+#[derive(Debug)]
+pub(super) struct SlotRun<'a> {
+    pub(super) state: &'a mut Resolver,
+    slot: Slot,
+    pub(super) now: Time,
+    pub(super) decisions: Vec<Decision>,
+    pub(super) contested: Vec<Contested>,
+    /// What revisions and shrinks left, until the end of the slot.
+    pub(super) left: Vec<GroupId>,
+    pub(super) held: Vec<HeldPlace>,
+    pub(super) places_held: u64,
+    pub(super) queue: BTreeMap<Turn, IntentKey>,
+    /// In the order of their last turns.
+    pub(super) unplaced: Vec<Unplaced>,
+    held_by_agent: FixedMap<Agent, Micros>,
+    scores_not_finite: usize,
+}
+
+impl<'a> SlotRun<'a> {
+    pub(super) fn new(state: &'a mut Resolver, slot: Slot) -> Self {
+        let now = slot.decided_at(state.rules.length);
+        SlotRun {
+            state,
+            slot,
+            now,
+            decisions: Vec::new(),
+            contested: Vec::new(),
+            left: Vec::new(),
+            held: Vec::new(),
+            places_held: 0,
+            queue: BTreeMap::new(),
+            unplaced: Vec::new(),
+            held_by_agent: FixedMap::default(),
+            scores_not_finite: 0,
+        }
+    }
+
+    /// Runs the steps of the contract in their order.
+    pub(super) fn run(mut self, batch: &SlotBatch) -> SlotOutcome {
+        self.take_arrivals(batch.inputs());
+        self.expire();
+        self.place_all();
+        self.drop_left();
+        deadlock::resolve(&mut self);
+        report::tell_unplaced(&mut self);
+        self.drop_held();
+        self.state.book.forget(self.now, self.state.rules.retention);
+        SlotOutcome {
+            slot: self.slot,
+            at: self.now,
+            decisions: self.decisions,
+            contested: self.contested,
+            scores_not_finite: self.scores_not_finite,
+        }
+    }
+
+    pub(super) fn tell(&mut self, key: IntentKey, answers: Option<usize>, verdict: Verdict) {
+        self.decisions.push(Decision { key, answers, verdict });
+    }
+
+    /// Step 2: takes out the grants all of whose windows have ended.
+    fn expire(&mut self) {
+        for grant in self.state.book.take_expired(self.now) {
+            self.end_windows(&grant, self.now);
+            let line = if grant.intent.hold {
+                let line = Verdict::Expired { token: grant.token };
+                self.tell(grant.key.clone(), None, line.clone());
+                line
+            } else {
+                grant.line()
+            };
+            self.remember_expired(&grant, line);
+        }
+    }
+
+    /// What the id stands for once its grant has expired, unless it stands for something newer.
+    fn remember_expired(&mut self, grant: &Grant, line: Verdict) {
+        let record = self.state.book.record(&grant.key);
+        let has_ended = record.is_some_and(|it| it.ended.is_some());
+        let has_newer = record.is_some_and(|it| {
+            it.grant.is_some() || it.undecided.as_ref().is_some_and(|it| it.revises != Some(grant.token))
+        });
+        if has_ended {
+            self.state.book.set_ended_line(&grant.key, line);
+        } else if !has_newer {
+            let ended = Ended { intent: grant.intent.clone(), at: self.now, line: Some(line) };
+            self.state.book.remember(&grant.key, ended);
+        }
+    }
+
+    /// Step 3: scores are taken once, before the first is placed; then one after the other.
+    fn place_all(&mut self) {
+        let undecided: Vec<(IntentKey, Undecided)> =
+            self.state.book.all_undecided().map(|(key, it)| (key.clone(), it.clone())).collect();
+        for (key, it) in undecided {
+            self.enqueue(key, &it);
+        }
+        while let Some((turn, key)) = self.queue.pop_first() {
+            self.take_turn(turn, key);
+        }
+    }
+
+    /// Puts an undecided intent into the slot's order.
+    pub(super) fn enqueue(&mut self, key: IntentKey, undecided: &Undecided) {
+        let waited = undecided.waited(self.now);
+        let context = Context {
+            agent: &key.agent,
+            arrival: undecided.arrival,
+            waited,
+            now: self.now,
+            earliest: super::checks::starts(&undecided.intent, self.now, &self.state.rules).first,
+            held: self.held_lately(&key.agent),
+        };
+        let (score, is_odd) = priority::rank(self.state.rules.model.score(&undecided.intent, &context));
+        self.scores_not_finite += usize::from(is_odd);
+        let is_patient = self.state.rules.patience.is_none_or(|patience| waited <= patience);
+        let turn = Turn {
+            class: Reverse(undecided.intent.class),
+            is_patient,
+            score: Reverse(Score(if is_patient { score } else { 0.0 })),
+            arrival_number: undecided.arrival_number,
+        };
+        self.queue.insert(turn, key);
+    }
+
+    /// How long the agent held grants within the `fair_window` before the decision time.
+    fn held_lately(&mut self, agent: &Agent) -> Micros {
+        if let Some(held) = self.held_by_agent.get(agent) {
+            return *held;
+        }
+        let span = Window::new(self.now.before(self.state.rules.fair_window), self.now);
+        let held = span.map_or(Micros::ZERO, |span| {
+            self.state.ended_grants.held(agent, span).plus(self.state.book.held_in_force(agent, span))
+        });
+        self.held_by_agent.insert(agent.clone(), held);
+        held
+    }
+
+    /// What revisions and shrinks left is out of everybody's way once all have had their turns.
+    fn drop_left(&mut self) {
+        for id in std::mem::take(&mut self.left) {
+            self.end_group(id, self.now);
+        }
+    }
+
+    /// Step 6: held places do not outlive the slot.
+    fn drop_held(&mut self) {
+        for place in std::mem::take(&mut self.held) {
+            self.state.ledger.remove(place.group);
+        }
+    }
+
+    /// The grant that an intent's revision would replace, while it is in force.
+    pub(super) fn is_in_force(&self, token: Option<Token>) -> bool {
+        token.is_some_and(|token| self.state.book.grant(token).is_some())
+    }
+}

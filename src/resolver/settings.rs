@@ -1,0 +1,76 @@
+//! The table of resources: what holds for a path, by the longest prefix that sets it.
+
+use crate::resolver::Resource;
+use crate::types::{Claim, FixedMap, Micros, Mode, Path};
+
+/// Resources by path, with the capacities that were set at run time.
+#[derive(Debug, Default)]
+pub(super) struct Settings {
+    by_path: FixedMap<Path, Resource>,
+}
+
+impl Settings {
+    pub(super) fn new(resources: &[Resource]) -> Self {
+        Settings { by_path: resources.iter().map(|it| (it.path.clone(), it.clone())).collect() }
+    }
+
+    pub(super) fn set_capacity(&mut self, path: &Path, capacity: u64) {
+        let resource = self.by_path.entry(path.clone()).or_insert_with(|| Resource::new(path.clone()));
+        resource.capacity = Some(capacity);
+    }
+
+    /// The first that is set, from the path upwards.
+    fn nearest<T>(&self, path: &Path, key: impl Fn(&Resource) -> Option<T>) -> Option<T> {
+        if self.by_path.is_empty() {
+            return None;
+        }
+        path.lineage().rev().filter_map(|node| self.by_path.get(node)).find_map(key)
+    }
+
+    /// Overlap in time that is no conflict on this path.
+    pub(super) fn time_tolerance(&self, path: &Path) -> Micros {
+        self.nearest(path, |it| it.time_tolerance).unwrap_or(Micros::ZERO)
+    }
+
+    /// Overlap ratio that is no conflict in this frame; 0 means that any overlap is one.
+    pub(super) fn overlap_ratio(&self, path: &Path) -> f64 {
+        self.nearest(path, |it| it.overlap_ratio).unwrap_or(0.0)
+    }
+
+    /// The longest that a claim on this path may last.
+    pub(super) fn max_hold(&self, path: &Path) -> Option<Micros> {
+        self.nearest(path, |it| it.max_hold)
+    }
+
+    /// The paths with a capacity that a claim of units on `path` draws on, each with its capacity.
+    pub(super) fn pools<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = (&'a Path, u64)> + 'a {
+        let found = path.lineage().filter_map(|node| self.by_path.get(node));
+        found.filter_map(|it| it.capacity.map(|capacity| (&it.path, capacity)))
+    }
+
+    /// What the claims of one intent draw on each pool together, as steps relative to its start.
+    pub(super) fn draws(&self, claims: &[Claim]) -> Vec<Draw> {
+        let mut draws: Vec<Draw> = Vec::new();
+        for (index, claim) in claims.iter().enumerate() {
+            if !matches!(claim.mode, Mode::Units(_)) {
+                continue;
+            }
+            for (pool, capacity) in self.pools(claim.target.path()) {
+                match draws.iter_mut().find(|draw| draw.pool == *pool) {
+                    Some(draw) => draw.claims.push(index),
+                    None => draws.push(Draw { pool: pool.clone(), capacity, claims: vec![index] }),
+                }
+            }
+        }
+        draws
+    }
+}
+
+/// The claims of one intent that draw on one pool.
+#[derive(Clone, Debug)]
+pub(super) struct Draw {
+    pub(super) pool: Path,
+    pub(super) capacity: u64,
+    /// Indexes of the claims of units on the pool's path or below it.
+    pub(super) claims: Vec<usize>,
+}
