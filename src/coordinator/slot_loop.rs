@@ -85,7 +85,7 @@ impl<O, P: Publish<O>> SlotLoop<O, P> {
     fn decide(&mut self, Closed { batch, origins }: Closed<O>) -> Result<(), LoopDeath> {
         let (closed, inputs) = (self.clock.now(), batch.inputs().len());
         self.journal.inputs(&batch);
-        let outcome = self.resolver.resolve(batch);
+        let outcome = self.resolver.resolve(&batch);
         let resolved = self.clock.now();
         self.journal.outcome(&outcome).map_err(LoopDeath::Journal)?;
         let persisted = self.clock.now();
