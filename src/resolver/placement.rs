@@ -186,24 +186,34 @@ impl SlotRun<'_> {
         starts: Starts,
         blockers: Vec<crate::types::Blocker>,
     ) {
-        let place = self.place_up_to_horizon(plan, &undecided, starts.first);
-        let stale = place.and_then(|place| self.stale_at(plan, &undecided, place));
-        if let Some(stale) = stale {
-            return self.end_as_stale(plan, &undecided, stale);
+        if !undecided.intent.expects.is_empty() {
+            let place = self.place_up_to_horizon(plan, &undecided, starts.first);
+            let stale = place.and_then(|place| self.stale_at(plan, &undecided, place));
+            if let Some(stale) = stale {
+                return self.end_as_stale(plan, &undecided, stale);
+            }
         }
         let waits = self.may_wait(&undecided);
         if waits {
-            let reach = self.last_start_waiting(&undecided);
-            let is_asap = undecided.intent.start == Start::Asap;
-            if let Some(place) = place.filter(|place| is_asap && *place <= reach) {
-                let kind = Kind::Held(self.places_held);
-                self.hold(&plan.key, kind, &undecided, plan.claims.clone(), plan.windows(place));
-            }
+            self.hold_place(plan, &undecided, starts.first);
         } else {
             self.state.book.take_undecided(&plan.key);
         }
         let key = plan.key.clone();
         self.unplaced.push(Unplaced { key, turn, undecided, blockers, waits, deadlock: false });
+    }
+
+    /// Holds the place of a waiting asap intent where that lies within its reach.
+    fn hold_place(&mut self, plan: &Plan, undecided: &Undecided, first: Time) {
+        if undecided.intent.start != Start::Asap {
+            return;
+        }
+        let place = self.place_up_to_horizon(plan, undecided, first);
+        let reach = self.last_start_waiting(undecided);
+        if let Some(place) = place.filter(|place| *place <= reach) {
+            let kind = Kind::Held(self.places_held);
+            self.hold(&plan.key, kind, undecided, plan.claims.clone(), plan.windows(place));
+        }
     }
 
     /// The earliest start from `from` on at which it fits, all its claims ending within the horizon.

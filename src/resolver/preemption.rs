@@ -122,6 +122,7 @@ impl SlotRun<'_> {
     fn withdraw(&mut self, token: Token, by: &IntentKey) {
         let Some(grant) = self.state.book.take_grant(token) else { return };
         self.state.ledger.remove(grant.group);
+        self.note_held(&grant); // its start may have passed, though no window of it had begun
         if let Some(revision) = self.state.book.undecided_mut(&grant.key) {
             // Its revision is still to have its turn, and goes on as a declaration.
             revision.revises = None;

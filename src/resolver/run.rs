@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::batch::SlotBatch;
 use super::book::{Ended, Grant, Undecided};
@@ -139,16 +140,19 @@ impl<'a> SlotRun<'a> {
 
     /// What the id stands for once its grant has expired, unless it stands for something newer.
     fn remember_expired(&mut self, grant: &Grant, line: Verdict) {
-        let record = self.state.book.record(&grant.key);
-        let has_ended = record.is_some_and(|it| it.ended.is_some());
-        let has_newer = record.is_some_and(|it| {
-            it.grant.is_some() || it.undecided.as_ref().is_some_and(|it| it.revises != Some(grant.token))
-        });
-        if has_ended {
-            self.state.book.set_ended_line(&grant.key, line);
-        } else if !has_newer {
-            let ended = Ended { intent: grant.intent.clone(), at: self.now, line: Some(line) };
-            self.state.book.remember(&grant.key, ended);
+        let Some(record) = self.state.book.record(&grant.key) else { return };
+        let is_newer = |it: &Undecided| it.revises != Some(grant.token);
+        let has_newer = record.grant.is_some() || record.undecided.as_ref().is_some_and(is_newer);
+        match &record.ended {
+            // A message of this slot found it ended already.
+            Some(ended) if Arc::ptr_eq(&ended.intent, &grant.intent) => {
+                self.state.book.set_ended_line(&grant.key, line);
+            }
+            None if !has_newer => {
+                let ended = Ended { intent: grant.intent.clone(), at: self.now, line: Some(line) };
+                self.state.book.remember(&grant.key, ended);
+            }
+            _ => {}
         }
     }
 
