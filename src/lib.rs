@@ -9,7 +9,11 @@
 //! [`wire`] has the messages.
 
 #[cfg(feature = "daemon")]
+pub mod cli;
+#[cfg(feature = "daemon")]
 pub mod clock;
+#[cfg(feature = "daemon")]
+pub mod config;
 #[cfg(feature = "daemon")]
 pub mod coordinator;
 pub mod limits;
@@ -17,5 +21,7 @@ pub mod priority;
 pub mod resolver;
 pub mod slot;
 pub mod space;
+#[cfg(feature = "daemon")]
+pub mod trace;
 pub mod types;
 pub mod wire;

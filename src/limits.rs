@@ -2,6 +2,8 @@
 //! must hold between them. A limit that an operator may change lives in the configuration instead.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use std::ops::RangeInclusive;
+
 use crate::types::Micros;
 
 /// Bytes of an agent's name: room for a certificate's URI.
@@ -77,6 +79,38 @@ pub const LIST_PAGE: usize = 256;
 /// Lanes that one connection may have open: one an intent for a busy agent, with room to spare.
 pub const LANES: usize = 256;
 
+/// Bytes of a configuration file: a hundred thousand resources, and it is held in memory whole.
+pub const CONFIG_BYTES: usize = 16 << 20;
+/// Bytes of one line of a trace: the largest intent, 64 polygons of 16 corners, needs a tenth of it.
+pub const TRACE_LINE_BYTES: usize = 1 << 20;
+/// Bytes of trace lines that arrive in one slot: they are in memory together until it is decided.
+pub const TRACE_SLOT_BYTES: usize = 256 << 20;
+
+/// Connections at a time, unless configured otherwise: each costs buffers of some tens of kilobytes.
+pub const CONNECTIONS: usize = 4096;
+/// What may be configured: up to what one UDP socket can tell apart in practice.
+pub const CONNECTIONS_RANGE: RangeInclusive<usize> = 1..=1_000_000;
+/// What may be configured for [`LANES`]: the first lane carries the hello, the second an intent.
+pub const LANES_RANGE: RangeInclusive<usize> = 2..=65_536;
+/// Undecided intents of one agent, unless configured otherwise: one agent cannot fill the slot alone.
+pub const UNDECIDED_PER_AGENT: usize = 1024;
+/// Undecided intents in all, unless configured otherwise: each is tried again in every slot.
+pub const UNDECIDED: usize = 65_536;
+/// What may be configured for either.
+pub const UNDECIDED_RANGE: RangeInclusive<usize> = 1..=10_000_000;
+/// What may be configured for [`SLOT_INPUTS`].
+pub const SLOT_INPUTS_RANGE: RangeInclusive<usize> = 1..=1_000_000;
+/// From a connection's first byte to its hello, unless configured otherwise: some round trips on the
+/// slowest link.
+pub const HELLO_TIMEOUT: Micros = Micros::from_secs(5);
+/// What may be configured.
+pub const HELLO_TIMEOUT_RANGE: RangeInclusive<Micros> = Micros::from_ms(100)..=Micros::from_secs(60);
+/// Silence after which a connection is let go, unless configured otherwise: several of the client's
+/// keep-alives may be lost in a row.
+pub const IDLE_TIMEOUT: Micros = Micros::from_secs(30);
+/// What may be configured.
+pub const IDLE_TIMEOUT_RANGE: RangeInclusive<Micros> = Micros::from_secs(1)..=Micros::from_secs(3600);
+
 /// The most that a declaration of the largest legal intent takes: 64 claims, each a polygon of 16
 /// corners with heights in a frame of the longest name, 16 readings, note and numbers.
 const DECLARATION_BYTES: usize = CLAIMS * (CORNERS_MAX * 24 + PATH_BYTES + 96)
@@ -90,6 +124,8 @@ const _: () = assert!(DECLARATION_BYTES <= FRAME_BYTES, "the largest legal inten
 const _: () = assert!(EXTENSION_BYTES <= EXTENSIONS_BYTES && EXTENSIONS_BYTES < FRAME_BYTES);
 const _: () = assert!(FRAME_BYTES <= u32::MAX as usize, "the length prefix has four bytes");
 const _: () = assert!(WAITING_INPUTS >= SLOT_INPUTS, "one slot must be able to fill up");
+const _: () = assert!(TRACE_LINE_BYTES <= TRACE_SLOT_BYTES);
+const _: () = assert!(UNDECIDED_PER_AGENT <= UNDECIDED);
 const _: () = assert!(PATH_BYTES >= PATH_SEGMENTS * 2 - 1, "the deepest path must be spellable");
 const _: () = assert!(SEGMENT_BYTES <= PATH_BYTES);
 const _: () = assert!(CORNERS_MIN >= 3 && CORNERS_MIN < CORNERS_MAX);

@@ -20,7 +20,7 @@ pub use fixed_map::{FixedMap, FixedSet};
 pub use ids::{Agent, Class, IntentId, IntentKey, TaskId, Token};
 pub use intent::{Claim, Expect, Intent, Mode, Start};
 pub use path::Path;
-pub use raw::{Invalid, RawClaim, RawExpect, RawIntent, RawMode, RawTarget};
+pub use raw::{Invalid, PATH_RULE, RawClaim, RawExpect, RawIntent, RawMode, RawTarget};
 pub use shape::{HeightRange, Outline, Point, Shape};
 pub use time::{Micros, Slot, Time, Window};
 

@@ -117,7 +117,8 @@ impl Invalid {
     }
 }
 
-const PATH_RULE: &str = "a path of 1 to 16 segments of 1 to 64 bytes, 256 bytes in all, without \
+/// What a path may be, for people.
+pub const PATH_RULE: &str = "a path of 1 to 16 segments of 1 to 64 bytes, 256 bytes in all, without \
      control characters, empty segments, `.`, `..`, `*` or `**`";
 
 impl RawIntent {

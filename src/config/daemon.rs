@@ -1,0 +1,135 @@
+//! The daemon's own sections: listen, tls, auth, state, limits. `preclaim resolve` checks them and
+//! leaves them alone.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use super::rules::duration_within;
+use super::tree::{Fault, Field};
+use crate::limits;
+use crate::types::Micros;
+
+/// Where the daemon listens unless it is told otherwise: this machine alone.
+pub(super) const LISTEN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7411));
+
+/// The files of the daemon's certificate, relative to the directory it is started in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate chain, PEM.
+    pub cert: PathBuf,
+    /// Its private key, PEM.
+    pub key: PathBuf,
+}
+
+/// How the daemon knows who connects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Auth {
+    /// Whoever connects is who it says it is.
+    #[default]
+    Open,
+}
+
+/// The daemon's bounds: how much any client, and all of them together, may ask it to hold. Each has
+/// its default and its range in [`crate::limits`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at a time.
+    pub connections: usize,
+    /// Lanes open at a time on one connection.
+    pub lanes: usize,
+    /// Undecided intents of one agent.
+    pub undecided_per_agent: usize,
+    /// Undecided intents in all.
+    pub undecided: usize,
+    /// Inputs that one slot takes in.
+    pub slot_inputs: usize,
+    /// From a connection's first byte to its hello.
+    pub hello_timeout: Micros,
+    /// Silence after which a connection is let go.
+    pub idle_timeout: Micros,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            connections: limits::CONNECTIONS,
+            lanes: limits::LANES,
+            undecided_per_agent: limits::UNDECIDED_PER_AGENT,
+            undecided: limits::UNDECIDED,
+            slot_inputs: limits::SLOT_INPUTS,
+            hello_timeout: limits::HELLO_TIMEOUT,
+            idle_timeout: limits::IDLE_TIMEOUT,
+        }
+    }
+}
+
+pub(super) fn listen(field: Field<'_>) -> Result<SocketAddr, Fault> {
+    const RULE: &str = "an IP address and a port, such as \"127.0.0.1:7411\"";
+    let addr = field
+        .table(&["addr"])?
+        .optional("addr", |field| field.text(RULE)?.parse().map_err(|_| field.wrong(RULE)))?;
+    Ok(addr.unwrap_or(LISTEN))
+}
+
+pub(super) fn tls(field: Field<'_>) -> Result<TlsFiles, Fault> {
+    let tls = field.table(&["cert", "key"])?;
+    Ok(TlsFiles { cert: tls.required("cert", FILE, file)?, key: tls.required("key", FILE, file)? })
+}
+
+pub(super) fn auth(field: Field<'_>) -> Result<Auth, Fault> {
+    let mode = field.table(&["mode"])?.optional("mode", |field| field.word(&["open"]))?;
+    Ok(mode.map_or(Auth::default(), |_| Auth::Open))
+}
+
+pub(super) fn state_dir(field: Field<'_>) -> Result<Option<PathBuf>, Fault> {
+    field.table(&["dir"])?.optional("dir", file)
+}
+
+const FILE: &str = "the path of a file";
+
+fn file(field: Field<'_>) -> Result<PathBuf, Fault> {
+    let text = field.text(FILE)?;
+    if text.is_empty() || text.contains('\0') { Err(field.wrong(FILE)) } else { Ok(PathBuf::from(text)) }
+}
+
+const LIMITS: &[&str] = &[
+    "connections",
+    "lanes",
+    "undecided_per_agent",
+    "undecided",
+    "slot_inputs",
+    "hello_timeout",
+    "idle_timeout",
+];
+
+pub(super) fn limits(field: Field<'_>) -> Result<Limits, Fault> {
+    let fields = field.table(LIMITS)?;
+    let default = Limits::default();
+    let count = |name, range: RangeInclusive<usize>, default: usize| {
+        fields.optional(name, |field| count_within(field, &range)).map(|found| found.unwrap_or(default))
+    };
+    let span = |name, range: RangeInclusive<Micros>, default: Micros| {
+        let read = |field: Field<'_>| duration_within(field, *range.start(), *range.end());
+        fields.optional(name, read).map(|found| found.unwrap_or(default))
+    };
+    Ok(Limits {
+        connections: count("connections", limits::CONNECTIONS_RANGE, default.connections)?,
+        lanes: count("lanes", limits::LANES_RANGE, default.lanes)?,
+        undecided_per_agent: count(
+            "undecided_per_agent",
+            limits::UNDECIDED_RANGE,
+            default.undecided_per_agent,
+        )?,
+        undecided: count("undecided", limits::UNDECIDED_RANGE, default.undecided)?,
+        slot_inputs: count("slot_inputs", limits::SLOT_INPUTS_RANGE, default.slot_inputs)?,
+        hello_timeout: span("hello_timeout", limits::HELLO_TIMEOUT_RANGE, default.hello_timeout)?,
+        idle_timeout: span("idle_timeout", limits::IDLE_TIMEOUT_RANGE, default.idle_timeout)?,
+    })
+}
+
+fn count_within(field: Field<'_>, range: &RangeInclusive<usize>) -> Result<usize, Fault> {
+    let rule = format!("a whole number from {} to {}", range.start(), range.end());
+    let count = usize::try_from(field.count(&rule)?).ok();
+    count.filter(|count| range.contains(count)).ok_or_else(|| field.wrong(rule))
+}

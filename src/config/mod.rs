@@ -1,0 +1,136 @@
+//! The configuration: `preclaim.toml`, checked as a whole before anything starts.
+//!
+//! One file serves the daemon and `preclaim resolve`; the latter checks the daemon's sections and
+//! leaves them alone. This room turns text into [`Config`] and says exactly what is wrong where it
+//! cannot; it opens no socket, starts nothing, and reads no file but the one it is told to.
+
+mod daemon;
+mod duration;
+mod error;
+mod read;
+mod rules;
+mod tree;
+
+use std::fs::File;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+pub use daemon::{Auth, Limits, TlsFiles};
+pub use duration::{DURATION_RULE, parse_duration, show_duration};
+pub use error::ConfigError;
+pub(crate) use tree::{Fault, FaultKind, Field, FieldPath, Fields, Key, Node, Step, Table, Value, printable};
+
+use crate::limits;
+use crate::resolver::{Rules, RulesChange};
+
+/// The file that `preclaim config init` prints: every key, with its default and what it means.
+pub const TEMPLATE: &str = include_str!("template.toml");
+
+const SECTIONS: &[&str] =
+    &["slot", "preemption", "priority", "resource", "listen", "tls", "auth", "state", "limits"];
+
+/// A configuration in which every value has been checked.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What the decision core is told.
+    pub rules: Rules,
+    /// Where the daemon listens.
+    pub listen: SocketAddr,
+    /// The daemon's certificate and key, where they come from files.
+    pub tls: Option<TlsFiles>,
+    /// Who may connect.
+    pub auth: Auth,
+    /// Where the daemon keeps its state; reserved, nothing is kept there yet.
+    pub state_dir: Option<PathBuf>,
+    /// The daemon's bounds.
+    pub limits: Limits,
+    /// What the values were read from, so that a later change builds on it.
+    document: Table,
+}
+
+impl Default for Config {
+    /// What an empty file means.
+    fn default() -> Self {
+        Config {
+            rules: Rules::default(),
+            listen: daemon::LISTEN,
+            tls: None,
+            auth: Auth::Open,
+            state_dir: None,
+            limits: Limits::default(),
+            document: Table::default(),
+        }
+    }
+}
+
+impl Config {
+    /// Reads the configuration file at `path`.
+    ///
+    /// # Errors
+    /// Where it cannot be read, is longer than [`limits::CONFIG_BYTES`], or is not right.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let name = path.display().to_string();
+        let mut text = String::new();
+        let file = File::open(path).map_err(|error| ConfigError::unreadable(&name, error))?;
+        let read = file.take(limits::CONFIG_BYTES as u64 + 1).read_to_string(&mut text);
+        read.map_err(|error| ConfigError::unreadable(&name, error))?;
+        if text.len() > limits::CONFIG_BYTES {
+            return Err(ConfigError::unreadable(
+                &name,
+                format!("longer than {} bytes", limits::CONFIG_BYTES),
+            ));
+        }
+        Config::parse(&name, &text)
+    }
+
+    /// Reads a configuration from `text`; errors call it `name`.
+    ///
+    /// # Errors
+    /// The first thing in it that is not right.
+    pub fn parse(name: &str, text: &str) -> Result<Self, ConfigError> {
+        let root = read::read(text).map_err(|error| ConfigError::syntax(name, text, &error))?;
+        check(&root).map_err(|fault| ConfigError::fault(name, text, &fault))
+    }
+
+    /// Replaces the keys that `change` names, and tells what that means to a running core. On an
+    /// error nothing has changed.
+    /// A fault's field counts from the configuration's root.
+    pub(crate) fn patch(&mut self, named: &Table) -> Result<RulesChange, Fault> {
+        let mut document = self.document.clone();
+        document.overlay(named);
+        let patched = check(&Node { value: Value::Table(document), span: 0..0 })?;
+        if patched.rules.length != self.rules.length {
+            let length = show_duration(self.rules.length);
+            let expected = format!("{length}, as it is: the slot length is the coordinator's for life");
+            return Err(slot_length_fault(expected));
+        }
+        *self = patched;
+        let resources = named.get("resource").map(|_| self.rules.resources.clone());
+        Ok(RulesChange { rules: self.rules.clone(), resources })
+    }
+}
+
+fn slot_length_fault(expected: String) -> Fault {
+    let field = FieldPath(["slot", "length"].map(|key| Step::Key(key.to_owned())).to_vec());
+    Fault { field, span: 0..0, kind: FaultKind::Value, expected }
+}
+
+/// Checks a whole document.
+fn check(root: &Node) -> Result<Config, Fault> {
+    let sections = Field::root(root).table(SECTIONS)?;
+    let document = match &root.value {
+        Value::Table(table) => table.clone(),
+        _ => Table::default(),
+    };
+    let default = Config::default();
+    Ok(Config {
+        rules: rules::rules(&sections)?,
+        listen: sections.optional("listen", daemon::listen)?.unwrap_or(default.listen),
+        tls: sections.optional("tls", daemon::tls)?,
+        auth: sections.optional("auth", daemon::auth)?.unwrap_or(default.auth),
+        state_dir: sections.optional("state", daemon::state_dir)?.flatten(),
+        limits: sections.optional("limits", daemon::limits)?.unwrap_or(default.limits),
+        document,
+    })
+}
