@@ -49,7 +49,10 @@ impl SlotRun<'_> {
 
     fn take_system_op(&mut self, arrival: Arrival, op: &SystemOp) {
         match op {
-            SystemOp::Capacity { path, capacity } => self.state.settings.set_capacity(path, *capacity),
+            SystemOp::Capacity { path, capacity } => {
+                self.state.settings.set_capacity(path, *capacity);
+                self.state.ledger.open_pool(path);
+            }
             SystemOp::Release { agent, id, reason } => {
                 let key = IntentKey { agent: agent.clone(), id: *id };
                 let reason = Some(reason.clone());
@@ -246,9 +249,9 @@ impl SlotRun<'_> {
 
     fn renew_windows(&mut self, arrival: Arrival, grant: &Grant, until: Time, longer: &[(usize, Window)]) {
         let plan = Plan::new(grant.key.clone(), &grant.intent.claims, &self.state.settings);
-        let conflicts = self.state.field().conflicts_of_renewal(&plan, longer, grant.end);
+        let conflicts = self.state.ledger.conflicts_of_renewal(&plan, longer, grant.end);
         if !conflicts.is_empty() {
-            let blockers = self.state.field().blockers(conflicts.pairs);
+            let blockers = self.state.ledger.blockers(conflicts.pairs);
             let denial = RenewDenial::Kept { end: grant.end, blockers };
             return self.answer(arrival, grant.key.clone(), Verdict::RenewDenied(denial));
         }
@@ -261,11 +264,7 @@ impl SlotRun<'_> {
 
     /// Takes what earlier shrinks in this slot left of the intent out of everybody's way.
     fn drop_left_of(&mut self, key: &IntentKey, ended_at: Time) {
-        let ledger = &self.state.ledger;
-        let is_of = |id: &u64| ledger.group(*id).is_some_and(|group| group.key == *key);
-        let (gone, kept) = self.left.iter().partition(|id| is_of(id));
-        self.left = kept;
-        for id in Vec::<u64>::into_iter(gone) {
+        for id in self.left.remove(key).into_iter().flatten() {
             self.end_group(id, ended_at);
         }
     }

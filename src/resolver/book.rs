@@ -1,6 +1,7 @@
 //! The book: what each intent's id stands for, and every grant in force.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
 use super::ledger::GroupId;
@@ -113,6 +114,10 @@ impl Book {
         self.grants.values()
     }
 
+    pub(super) fn grants_after(&self, after: Token) -> impl Iterator<Item = &Grant> {
+        self.grants.range((Excluded(after), Unbounded)).map(|(_, grant)| grant)
+    }
+
     /// The grant that a message of that arrival finds in force.
     pub(super) fn in_force(&self, key: &IntentKey, arrival: Time) -> Option<&Grant> {
         let token = self.records.get(key)?.grant?;
@@ -130,6 +135,14 @@ impl Book {
     /// Every undecided intent, by key.
     pub(super) fn all_undecided(&self) -> impl Iterator<Item = (&IntentKey, &Undecided)> {
         self.undecided.iter().filter_map(|key| Some((key, self.undecided(key)?)))
+    }
+
+    pub(super) fn undecided_after(
+        &self,
+        after: &IntentKey,
+    ) -> impl Iterator<Item = (&IntentKey, &Undecided)> {
+        let keys = self.undecided.range((Excluded(after), Unbounded));
+        keys.filter_map(|key| Some((key, self.undecided(key)?)))
     }
 
     pub(super) fn has_undecided(&self) -> bool {

@@ -68,10 +68,8 @@ pub(super) fn resolve(run: &mut SlotRun<'_>) {
         unplaced.deadlock = true;
         let key = unplaced.key.clone();
         run.state.book.take_undecided(&key);
-        let (gone, held) = std::mem::take(&mut run.held).into_iter().partition(|place| place.key == key);
-        run.held = held;
-        for place in Vec::<super::run::HeldPlace>::into_iter(gone) {
-            run.state.ledger.remove(place.group);
+        if let Some(group) = run.held.remove(&key) {
+            run.state.ledger.remove(group);
         }
     }
 }
@@ -139,7 +137,7 @@ fn earliest(
 ) -> Option<Time> {
     let (book, settings) = (&run.state.book, &run.state.settings);
     let view = LeasesLast { book, settings, now: run.now, is_gone };
-    run.state.field().earliest(plan, &view, first, last)
+    run.state.ledger.earliest(plan, &view, first, last)
 }
 
 /// Takes out the tasks that get what they wait for once those who wait for nobody let go.
@@ -194,7 +192,7 @@ fn holders_at(
 ) -> BTreeSet<Task> {
     let (book, settings) = (&run.state.book, &run.state.settings);
     let view = LeasesLast { book, settings, now: run.now, is_gone };
-    let conflicts = run.state.field().conflicts(plan, &view, &plan.windows(start));
+    let conflicts = run.state.ledger.conflicts(plan, &view, &plan.windows(start));
     let token_of = |id: GroupId| -> Option<Token> { run.state.ledger.group(id)?.kind.token() };
     let tokens = conflicts.pairs.iter().filter_map(|pair| token_of(pair.theirs.group));
     tokens.filter_map(|token| book.grant(token)).filter(|it| it.intent.hold).map(Grant::task).collect()

@@ -7,19 +7,28 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::ledger::{Group, GroupId, Ledger, Place};
+use super::ledger::{Group, GroupId, Ledger, Place, modes_conflict, regions_conflict};
 use super::settings::{Draw, Settings};
-use crate::space::geometry;
-use crate::types::{Blocker, Claim, IntentKey, Micros, Mode, Target, Time, Window};
+use crate::types::{Blocker, Claim, IntentKey, Micros, Mode, Time, Window};
 
 /// An intent's claims with all that must be known of their targets to place them.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) key: IntentKey,
     pub(super) claims: Arc<[Claim]>,
-    tolerances: Vec<Micros>,
+    pub(super) tolerances: Vec<Micros>,
     ratios: Vec<f64>,
     draws: Vec<Draw>,
+    /// The steps of the plan's own sum on each pool, relative to its start.
+    own_steps: Vec<Vec<OwnStep>>,
+}
+
+/// A stretch in which a plan draws the same sum on a pool.
+#[derive(Clone, Copy, Debug)]
+struct OwnStep {
+    offset: Micros,
+    duration: Micros,
+    units: u64,
 }
 
 /// How a view sees a window of the ledger.
@@ -82,14 +91,15 @@ impl Conflicts {
 
 impl Plan {
     pub(super) fn new(key: IntentKey, claims: &Arc<[Claim]>, settings: &Settings) -> Self {
-        let tolerance = |claim: &Claim| settings.time_tolerance(claim.target.path());
         let ratio = |claim: &Claim| settings.overlap_ratio(claim.target.path());
+        let draws = settings.draws(claims);
         Plan {
             key,
             claims: claims.clone(),
-            tolerances: claims.iter().map(tolerance).collect(),
+            tolerances: settings.tolerances(claims),
             ratios: claims.iter().map(ratio).collect(),
-            draws: settings.draws(claims),
+            own_steps: draws.iter().map(|draw| own_steps(draw, claims)).collect(),
+            draws,
         }
     }
 
@@ -104,15 +114,49 @@ impl Plan {
     }
 }
 
-/// Everything that a search needs to know, borrowed from the resolver.
-#[derive(Clone, Copy)]
-pub(super) struct Field<'a> {
-    pub(super) ledger: &'a Ledger,
-    pub(super) settings: &'a Settings,
-}
+impl Ledger {
+    /// The earliest start from `from` to `last`, both included, at which all claims fit into the
+    /// ledger as it stands, by its indexes. The plan's own windows must have been lifted.
+    pub(super) fn earliest_free(&self, plan: &Plan, from: Time, last: Time) -> Option<Time> {
+        let mut start = from;
+        while start <= last {
+            let mut next = start;
+            for (index, claim) in plan.claims.iter().enumerate() {
+                let (tolerance, ratio) = (plan.tolerances[index], plan.ratios[index]);
+                let (at, last) = (next.after(claim.offset), last.after(claim.offset));
+                next = self.earliest_free(claim, tolerance, ratio, at, last)?.before(claim.offset);
+            }
+            next = self.earliest_in_pools(plan, next, last)?;
+            if next <= start {
+                return Some(start);
+            }
+            start = next;
+        }
+        None
+    }
 
-impl Field<'_> {
-    /// The earliest start from `from` to `last`, both included, at which all claims fit.
+    /// A start from `from` on before which the units do not fit.
+    fn earliest_in_pools(&self, plan: &Plan, from: Time, last: Time) -> Option<Time> {
+        if self.has_left_units() && !plan.draws.is_empty() {
+            let mut found = Conflicts::default();
+            let windows: Vec<Option<Window>> = plan.windows(from).into_iter().map(Some).collect();
+            self.excesses_of(plan, &AsItStands, &windows, None, &mut found);
+            let shift = found.pairs.iter().map(|pair| pair.shift).max().unwrap_or(Micros::ZERO);
+            return (!found.hopeless).then(|| from.after(shift));
+        }
+        let mut start = from;
+        for (draw, steps) in plan.draws.iter().zip(&plan.own_steps) {
+            for step in steps {
+                let need = (step.units, draw.capacity);
+                let (at, last) = (start.after(step.offset), last.after(step.offset));
+                let at = self.earliest_in_pool(&draw.pool, step.duration, need, at, last)?;
+                start = at.before(step.offset);
+            }
+        }
+        Some(start)
+    }
+
+    /// The earliest start from `from` to `last`, both included, at which all claims fit in `view`.
     pub(super) fn earliest(&self, plan: &Plan, view: &impl View, from: Time, last: Time) -> Option<Time> {
         let mut start = from;
         while start <= last {
@@ -161,16 +205,13 @@ impl Field<'_> {
     fn pairs_of(&self, plan: &Plan, view: &impl View, claim: usize, window: Window, out: &mut Vec<Pair>) {
         let mine = &plan.claims[claim];
         let Some(range) = Window::new(view.look_back_to(window.start()), window.end()) else { return };
-        self.ledger.scan(&mine.target, mine.mode, range, |theirs| {
+        self.scan(&mine.target, mine.mode, range, |theirs| {
             let Some((group, other)) = self.seen(plan, view, theirs) else { return };
             let their_claim = &group.claims[theirs.claim];
             if !modes_conflict(mine.mode, their_claim.mode) {
                 return;
             }
-            let tolerance = match group.kind {
-                super::ledger::Kind::Expected(_) => Micros::ZERO,
-                _ => plan.tolerances[claim].min(self.settings.time_tolerance(their_claim.target.path())),
-            };
+            let tolerance = plan.tolerances[claim].min(group.tolerances[theirs.claim]);
             if !window.overlaps_by_more_than(other, tolerance) {
                 return;
             }
@@ -185,7 +226,7 @@ impl Field<'_> {
 
     /// A window of somebody else, as the view sees it.
     fn seen(&self, plan: &Plan, view: &impl View, place: Place) -> Option<(&Group, Window)> {
-        let group = self.ledger.group(place.group)?;
+        let group = self.group(place.group)?;
         if group.key == plan.key {
             return None;
         }
@@ -276,7 +317,7 @@ impl Field<'_> {
     fn uses_of_others(&self, plan: &Plan, view: &impl View, draw: &Draw, range: Window) -> Vec<Use> {
         let mut keys: BTreeMap<&IntentKey, usize> = BTreeMap::new();
         let mut uses = Vec::new();
-        self.ledger.scan_units(&draw.pool, range, |place| {
+        self.scan_units(&draw.pool, range, |place| {
             if let Some((group, window)) = self.seen(plan, view, place) {
                 let next = keys.len();
                 let key = *keys.entry(&group.key).or_insert(next);
@@ -288,7 +329,7 @@ impl Field<'_> {
 
     /// The pairs as they are told: by token, held places last, then claim and claim; each once.
     pub(super) fn blockers(&self, mut pairs: Vec<Pair>) -> Vec<Blocker> {
-        let rank = |pair: &Pair| self.ledger.group(pair.theirs.group).map(|group| group.kind.rank());
+        let rank = |pair: &Pair| self.group(pair.theirs.group).map(|group| group.kind.rank());
         pairs.sort_by_key(|pair| (rank(pair), pair.claim, pair.theirs.claim));
         pairs.dedup_by_key(|pair| (pair.theirs, pair.claim));
         pairs.truncate(crate::limits::BLOCKERS);
@@ -296,7 +337,7 @@ impl Field<'_> {
     }
 
     fn blocker(&self, pair: &Pair) -> Option<Blocker> {
-        let group = self.ledger.group(pair.theirs.group)?;
+        let group = self.group(pair.theirs.group)?;
         Some(Blocker {
             key: group.key.clone(),
             token: group.kind.token(),
@@ -326,6 +367,23 @@ struct Step {
     /// The units in use: of each intent, the larger of its versions (what a revision left in this
     /// slot stands beside the new one).
     sum: u128,
+}
+
+/// The steps of what the claims of one intent draw on a pool together.
+fn own_steps(draw: &Draw, claims: &[Claim]) -> Vec<OwnStep> {
+    let own = draw.claims.iter().map(|claim| Use {
+        key: 0,
+        place: Place { group: 0, claim: *claim },
+        window: claims[*claim].window(Time::ZERO),
+        units: units(&claims[*claim]),
+    });
+    let steps = steps(own.collect()).into_iter();
+    let own_step = |step: Step| OwnStep {
+        offset: step.window.start().since(Time::ZERO),
+        duration: step.window.duration(),
+        units: u64::try_from(step.sum).unwrap_or(u64::MAX),
+    };
+    steps.map(own_step).collect()
 }
 
 fn units(claim: &Claim) -> u64 {
@@ -367,23 +425,4 @@ fn sum_of(uses: &[Use]) -> u128 {
         *most = sum.max(*most);
     }
     by_key.values().sum()
-}
-
-fn modes_conflict(mine: Mode, theirs: Mode) -> bool {
-    match (mine, theirs) {
-        (Mode::Shared, Mode::Shared) | (Mode::Units(_), Mode::Units(_)) => false,
-        (Mode::Exclusive | Mode::Shared | Mode::Units(_), _) => true,
-    }
-}
-
-/// `None` where the shapes rule a conflict out, else the overlap ratio of two regions.
-fn regions_conflict(mine: &Target, theirs: &Target, threshold: f64) -> Option<Option<f64>> {
-    let (Target::Region(mine), Target::Region(theirs)) = (mine, theirs) else { return Some(None) };
-    if !geometry::meet(&mine.shape, &theirs.shape) {
-        return None;
-    }
-    // A whole number of billionths divided by a billion is the binary64 nearest to the decimal, so
-    // it compares with a configured decimal as the decimals do.
-    let ratio = geometry::overlap_ratio_e9(&mine.shape, &theirs.shape) as f64 / 1e9;
-    (threshold == 0.0 || ratio > threshold).then_some(Some(ratio))
 }

@@ -6,9 +6,13 @@
 
 use std::sync::Arc;
 
-use super::window_set::WindowSet;
+use super::settings::Settings;
+use super::window_set::{Profile, WindowSet};
 use crate::limits;
-use crate::types::{Claim, Class, FixedMap, IntentKey, Mode, Path, Target, Time, Token, Window};
+use crate::space::geometry;
+use crate::types::{
+    Claim, Class, FixedMap, IntentKey, Micros, Mode, Path, Region, Target, Time, Token, Window,
+};
 
 /// A group's number; never reused within a process, never read for a decision.
 pub(super) type GroupId = u64;
@@ -58,6 +62,8 @@ pub(super) struct Group {
     pub(super) claims: Arc<[Claim]>,
     /// The window of each claim, renewals included.
     pub(super) windows: Vec<Window>,
+    /// The overlap in time that each claim tolerates.
+    pub(super) tolerances: Vec<Micros>,
 }
 
 impl Group {
@@ -66,6 +72,15 @@ impl Group {
         self.windows.iter().map(|window| window.start()).min().unwrap_or(Time::ZERO)
     }
 }
+
+/// A group, and which of its windows stand in the indexes, one bit a claim.
+#[derive(Debug)]
+struct Entry {
+    group: Group,
+    laid: u64,
+}
+
+const _: () = assert!(limits::CLAIMS <= u64::BITS as usize && limits::EXPECTS <= u64::BITS as usize);
 
 /// The three modes as rows of an index.
 const MODES: usize = 3;
@@ -128,8 +143,13 @@ impl Place {
 /// Every window that may be in somebody's way.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    groups: FixedMap<GroupId, Group>,
+    entries: FixedMap<GroupId, Entry>,
     nodes: FixedMap<Path, Node>,
+    /// The sum of units in use over time, for each path with a capacity. What revisions left is not
+    /// in it: beside the new version of the same intent only the larger counts.
+    pools: FixedMap<Path, Profile>,
+    /// Windows of units that revisions left.
+    left_units: usize,
     last_group: GroupId,
 }
 
@@ -137,7 +157,7 @@ impl Ledger {
     /// Adds a group with all its windows.
     pub(super) fn add(&mut self, group: Group) -> GroupId {
         self.last_group += 1;
-        self.groups.insert(self.last_group, group);
+        self.entries.insert(self.last_group, Entry { group, laid: 0 });
         self.lay(self.last_group, |_| true);
         self.last_group
     }
@@ -145,64 +165,145 @@ impl Ledger {
     /// Takes a group out for good. Its windows may have been lifted before.
     pub(super) fn remove(&mut self, id: GroupId) -> Option<Group> {
         self.lift(id, |_| true);
-        self.groups.remove(&id)
+        self.entries.remove(&id).map(|entry| entry.group)
     }
 
     pub(super) fn group(&self, id: GroupId) -> Option<&Group> {
-        self.groups.get(&id)
+        self.entries.get(&id).map(|entry| &entry.group)
     }
 
     /// Changes what stands in a group, windows included.
     pub(super) fn change(&mut self, id: GroupId, change: impl FnOnce(&mut Group)) {
         self.lift(id, |_| true);
-        if let Some(group) = self.groups.get_mut(&id) {
-            change(group);
+        if let Some(entry) = self.entries.get_mut(&id) {
+            change(&mut entry.group);
         }
         self.lay(id, |_| true);
     }
 
     /// Takes those windows of a group out of everybody's way that `which` names, for a while.
     pub(super) fn lift(&mut self, id: GroupId, which: impl Fn(Window) -> bool) {
-        self.each_window(id, which, |set, window, key| set.remove(window, key));
+        self.toggle(id, which, true);
     }
 
     /// Puts windows back that were lifted.
     pub(super) fn lay(&mut self, id: GroupId, which: impl Fn(Window) -> bool) {
-        self.each_window(id, which, |set, window, key| set.insert(window, key));
+        self.toggle(id, which, false);
     }
 
-    fn each_window(
-        &mut self,
-        id: GroupId,
-        which: impl Fn(Window) -> bool,
-        mut act: impl FnMut(&mut WindowSet, Window, u64),
-    ) {
-        let Some(group) = self.groups.get(&id) else { return };
+    fn toggle(&mut self, id: GroupId, which: impl Fn(Window) -> bool, lifts: bool) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Entry { group, laid } = entry;
         for (claim, (declared, window)) in group.claims.iter().zip(&group.windows).enumerate() {
-            if which(*window) {
-                let key = Place { group: id, claim }.to_key();
-                each_set(&mut self.nodes, declared, |set| act(set, *window, key));
+            let bit = 1 << claim;
+            if (*laid & bit != 0) != lifts || !which(*window) {
+                continue;
+            }
+            *laid ^= bit;
+            let key = Place { group: id, claim }.to_key();
+            each_set(&mut self.nodes, declared, |set| {
+                if lifts {
+                    set.remove(*window, key);
+                } else {
+                    set.insert(*window, key, group.tolerances[claim]);
+                }
+            });
+            let Mode::Units(units) = declared.mode else { continue };
+            if matches!(group.kind, Kind::Left(_)) {
+                self.left_units = if lifts { self.left_units - 1 } else { self.left_units + 1 };
+                continue;
+            }
+            for pool in declared.target.path().lineage() {
+                let Some(profile) = self.pools.get_mut(pool) else { continue };
+                if lifts { profile.sub(*window, units) } else { profile.add(*window, units) }
             }
         }
+    }
+
+    /// From here on the sum of units on `path` is kept.
+    pub(super) fn open_pool(&mut self, path: &Path) {
+        if self.pools.contains_key(path) {
+            return;
+        }
+        let mut profile = Profile::default();
+        self.scan_units(path, ALL_TIME, |place| {
+            let group = self.group(place.group).filter(|group| !matches!(group.kind, Kind::Left(_)));
+            if let Some((Mode::Units(units), window)) =
+                group.map(|group| (group.claims[place.claim].mode, group.windows[place.claim]))
+            {
+                profile.add(window, units);
+            }
+        });
+        self.pools.insert(path.clone(), profile);
+    }
+
+    /// Takes new tolerances and pools, after the table of resources has been replaced.
+    pub(super) fn resettle(&mut self, settings: &Settings) {
+        let mut ids: Vec<GroupId> = self.entries.keys().copied().collect();
+        ids.sort_unstable();
+        for id in ids {
+            self.change(id, |group| group.tolerances = settings.tolerances(&group.claims));
+        }
+        self.pools.clear();
+        settings.all_pools().for_each(|path| self.open_pool(path));
+    }
+
+    /// The earliest start from `from` to `last`, both included, at which a window of `claim` is in
+    /// nobody's way, units among units left aside.
+    pub(super) fn earliest_free(
+        &self,
+        claim: &Claim,
+        tolerance: Micros,
+        threshold: f64,
+        from: Time,
+        last: Time,
+    ) -> Option<Time> {
+        let sets = self.sets_against(&claim.target, claim.mode);
+        let mut at = from;
+        loop {
+            let before = at;
+            for set in &sets {
+                at = set.earliest_gap(at, claim.duration, tolerance, last)?;
+            }
+            if let Target::Region(region) = &claim.target {
+                at = self.earliest_beside_regions(region, claim, tolerance, threshold, at, last)?;
+            }
+            if at == before {
+                return Some(at);
+            }
+        }
+    }
+
+    /// The earliest start at which the units of a window fit into the pool on `path`.
+    pub(super) fn earliest_in_pool(
+        &self,
+        path: &Path,
+        duration: Micros,
+        (units, capacity): (u64, u64),
+        from: Time,
+        last: Time,
+    ) -> Option<Time> {
+        match self.pools.get(path) {
+            Some(profile) => profile.earliest_fit(from, duration, units, capacity, last),
+            None => Some(from),
+        }
+    }
+
+    /// Whether revisions in this slot left windows of units, so that sums alone do not tell what fits.
+    pub(super) fn has_left_units(&self) -> bool {
+        self.left_units > 0
     }
 
     /// Calls `f` with each window that overlaps `range` and whose target and mode may conflict with
     /// `target` in `mode`. Regions are candidates: whether their shapes meet is not looked at.
     pub(super) fn scan(&self, target: &Target, mode: Mode, range: Window, mut f: impl FnMut(Place)) {
-        let mut visit = |set: &WindowSet| set.for_each_overlapping(range, |key| f(Place::of_key(key)));
-        let path = target.path();
-        let last = path.as_str().len();
-        for (node, is_last) in
-            path.lineage().filter_map(|text| self.nodes.get(text).map(|node| (node, text.len() == last)))
+        for set in self.sets_against(target, mode) {
+            set.for_each_overlapping(range, |_, key| f(Place::of_key(key)));
+        }
+        if let Target::Region(region) = target
+            && let Some(node) = self.nodes.get(&region.frame)
         {
-            rows_against(mode).iter().for_each(|row| visit(&node.own[*row]));
-            match target {
-                Target::Path(_) if is_last => {
-                    rows_against(mode).iter().for_each(|row| visit(&node.below[*row]));
-                }
-                Target::Region(_) if is_last => visit(&node.regions),
-                _ => {}
-            }
+            node.regions.for_each_overlapping(range, |_, key| f(Place::of_key(key)));
         }
     }
 
@@ -210,11 +311,73 @@ impl Ledger {
     pub(super) fn scan_units(&self, pool: &Path, range: Window, mut f: impl FnMut(Place)) {
         if let Some(node) = self.nodes.get(pool) {
             let units = row(Mode::Units(1));
-            node.own[units].for_each_overlapping(range, |key| f(Place::of_key(key)));
-            node.below[units].for_each_overlapping(range, |key| f(Place::of_key(key)));
+            node.own[units].for_each_overlapping(range, |_, key| f(Place::of_key(key)));
+            node.below[units].for_each_overlapping(range, |_, key| f(Place::of_key(key)));
         }
     }
+
+    /// The sets with windows on related paths whose modes conflict with `mode`; regions of the same
+    /// frame, whose shapes decide, stand apart.
+    fn sets_against(&self, target: &Target, mode: Mode) -> Vec<&WindowSet> {
+        let path = target.path();
+        let mut sets = Vec::new();
+        for text in path.lineage() {
+            let Some(node) = self.nodes.get(text) else { continue };
+            let rows = rows_against(mode).iter();
+            sets.extend(rows.clone().map(|row| &node.own[*row]));
+            let is_last = text.len() == path.as_str().len();
+            if is_last && matches!(target, Target::Path(_)) {
+                sets.extend(rows.map(|row| &node.below[*row]));
+            }
+        }
+        sets.retain(|set| !set.is_empty());
+        sets
+    }
+
+    /// Goes forward from region to region of the same frame that meets this one.
+    fn earliest_beside_regions(
+        &self,
+        region: &Region,
+        claim: &Claim,
+        tolerance: Micros,
+        threshold: f64,
+        from: Time,
+        last: Time,
+    ) -> Option<Time> {
+        let Some(node) = self.nodes.get(&region.frame) else { return Some(from) };
+        let mut at = from;
+        while at <= last {
+            let window = Window::new(at, at.after(claim.duration))?;
+            let mut next = at;
+            node.regions.for_each_overlapping(window, |theirs, key| {
+                let Some((other, tolerated)) = self.claim_at(Place::of_key(key)) else { return };
+                let tolerance = tolerance.min(tolerated);
+                if modes_conflict(claim.mode, other.mode)
+                    && window.overlaps_by_more_than(theirs, tolerance)
+                    && regions_conflict(&claim.target, &other.target, threshold).is_some()
+                {
+                    next = next.max(theirs.end().before(tolerance));
+                }
+            });
+            if next == at {
+                return Some(at);
+            }
+            at = next;
+        }
+        None
+    }
+
+    fn claim_at(&self, place: Place) -> Option<(&Claim, Micros)> {
+        let group = self.group(place.group)?;
+        Some((group.claims.get(place.claim)?, *group.tolerances.get(place.claim)?))
+    }
 }
+
+/// Every window lies in it, but for one that ends at the last instant that can be written.
+const ALL_TIME: Window = match Window::new(Time::ZERO, Time::MAX) {
+    Some(all) => all,
+    None => unreachable!(),
+};
 
 /// Calls `act` with each set in which a window of `claim` stands, making nodes as needed and
 /// dropping those that are left empty.
@@ -240,4 +403,21 @@ fn each_set(nodes: &mut FixedMap<Path, Node>, claim: &Claim, mut act: impl FnMut
             nodes.remove(text);
         }
     }
+}
+
+/// Whether two claims on related targets may conflict by their modes alone.
+pub(super) fn modes_conflict(mine: Mode, theirs: Mode) -> bool {
+    rows_against(mine).contains(&row(theirs))
+}
+
+/// `None` where the shapes rule a conflict out, else the overlap ratio of two regions.
+pub(super) fn regions_conflict(mine: &Target, theirs: &Target, threshold: f64) -> Option<Option<f64>> {
+    let (Target::Region(mine), Target::Region(theirs)) = (mine, theirs) else { return Some(None) };
+    if !geometry::meet(&mine.shape, &theirs.shape) {
+        return None;
+    }
+    // A whole number of billionths divided by a billion is the binary64 nearest to the decimal, so
+    // it compares with a configured decimal as the decimals do.
+    let ratio = || geometry::overlap_ratio_e9(&mine.shape, &theirs.shape) as f64 / 1e9;
+    (threshold == 0.0 || ratio() > threshold).then(|| Some(ratio()))
 }

@@ -31,7 +31,7 @@ pub use batch::{AgentOp, BatchError, Input, RulesChange, SlotBatch, SystemOp};
 pub use outcome::{GrantView, SlotOutcome, UndecidedView};
 pub use rules::{Resource, Rules};
 
-use crate::types::{Micros, Slot, Token};
+use crate::types::{IntentKey, Micros, Slot, Token, Verdict};
 
 /// The decision core and all its state.
 #[derive(Debug)]
@@ -53,12 +53,15 @@ pub struct Resolver {
 impl Resolver {
     /// A coordinator's state before its first slot.
     pub fn new(rules: Rules) -> Self {
+        let settings = settings::Settings::new(&rules.resources);
+        let mut ledger = ledger::Ledger::default();
+        settings.all_pools().for_each(|path| ledger.open_pool(path));
         Resolver {
-            settings: settings::Settings::new(&rules.resources),
+            settings,
             rules,
             changes: Vec::new(),
             book: book::Book::default(),
-            ledger: ledger::Ledger::default(),
+            ledger,
             ended_windows: history::EndedWindows::default(),
             ended_grants: history::EndedGrants::default(),
             next_token: 1,
@@ -91,6 +94,7 @@ impl Resolver {
         self.rules.resources = match change.resources {
             Some(resources) => {
                 self.settings = settings::Settings::new(&resources);
+                self.ledger.resettle(&self.settings);
                 resources
             }
             None => resources,
@@ -120,6 +124,11 @@ impl Resolver {
         self.book.grants().filter_map(|grant| self.view(grant))
     }
 
+    /// Every grant in force with a token above `after`, by token. Finds the first in logarithmic time.
+    pub fn grants_after(&self, after: Token) -> impl Iterator<Item = GrantView<'_>> {
+        self.book.grants_after(after).filter_map(|grant| self.view(grant))
+    }
+
     /// The grant with that token, while it is in force.
     pub fn grant(&self, token: Token) -> Option<GrantView<'_>> {
         self.book.grant(token).and_then(|grant| self.view(grant))
@@ -132,23 +141,29 @@ impl Resolver {
             token: grant.token,
             start: grant.start,
             end: grant.end,
-            hold: grant.intent.hold,
-            claims: &grant.intent.claims,
+            granted_at: grant.granted_at,
+            intent: &grant.intent,
             windows: &group.windows,
         })
     }
 
     /// Every undecided intent, by agent and id.
     pub fn undecided(&self) -> impl Iterator<Item = UndecidedView<'_>> {
-        self.book.all_undecided().map(|(key, it)| UndecidedView {
-            key,
-            intent: &it.intent,
-            arrival: it.arrival,
-            waits_until: it.waits_from.after(it.intent.wait),
-        })
+        self.book.all_undecided().map(view_undecided)
     }
 
-    fn field(&self) -> fit::Field<'_> {
-        fit::Field { ledger: &self.ledger, settings: &self.settings }
+    /// Every undecided intent after that key, by agent and id. Finds the first in logarithmic time.
+    pub fn undecided_after(&self, after: &IntentKey) -> impl Iterator<Item = UndecidedView<'_>> {
+        self.book.undecided_after(after).map(view_undecided)
     }
+}
+
+fn view_undecided<'a>((key, it): (&'a IntentKey, &'a book::Undecided)) -> UndecidedView<'a> {
+    let offer = match &it.told {
+        Some(Verdict::Conflict(conflict)) => conflict.offer,
+        Some(Verdict::Revoked { offer, .. }) => *offer,
+        _ => None,
+    };
+    let waits_until = it.waits_from.after(it.intent.wait);
+    UndecidedView { key, intent: &it.intent, arrival: it.arrival, waits_until, offer }
 }

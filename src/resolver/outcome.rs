@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::types::{Claim, Contested, Decision, Intent, IntentKey, Slot, Time, Token, Window};
+use crate::types::{Contested, Decision, Intent, IntentKey, Slot, Time, Token, Window};
 
 /// What one slot decided.
 ///
@@ -42,10 +42,10 @@ pub struct GrantView<'a> {
     pub start: Time,
     /// The latest end of its claims.
     pub end: Time,
-    /// Whether it is a lease.
-    pub hold: bool,
-    /// Its claims.
-    pub claims: &'a Arc<[Claim]>,
+    /// The decision time of the slot that granted it.
+    pub granted_at: Time,
+    /// What was declared.
+    pub intent: &'a Arc<Intent>,
     /// The window of each claim, renewals included.
     pub windows: &'a [Window],
 }
@@ -61,4 +61,6 @@ pub struct UndecidedView<'a> {
     pub arrival: Time,
     /// When its wait ends.
     pub waits_until: Time,
+    /// The offer that it was last told of.
+    pub offer: Option<Time>,
 }

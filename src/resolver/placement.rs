@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::book::{Ended, Grant, Undecided};
 use super::checks::{self, Starts};
 use super::fit::{AsItStands, Plan};
-use super::ledger::{Group, Kind};
-use super::run::{HeldPlace, SlotRun, Turn, Unplaced};
+use super::ledger::{Group, GroupId, Kind};
+use super::run::{SlotRun, Turn, Unplaced};
 use crate::types::{Claim, IntentKey, Micros, Mode, Path, Slot, Start, Target, Time, Token, Verdict, Window};
 
 /// The first reading that is stale, and from when on to read again.
@@ -22,27 +22,50 @@ impl SlotRun<'_> {
     pub(super) fn take_turn(&mut self, turn: Turn, key: IntentKey) {
         let Some(undecided) = self.state.book.undecided(&key).cloned() else { return };
         let plan = Plan::new(key, &undecided.intent.claims, &self.state.settings);
+        let aside = self.step_aside(&plan.key);
+        self.decide(turn, &plan, undecided);
+        self.step_back(&aside);
+    }
+
+    /// Takes an intent's own windows out of its own way: its old grant, what revisions in this slot
+    /// left of it, and the place held for it.
+    pub(super) fn step_aside(&mut self, key: &IntentKey) -> Vec<GroupId> {
+        let granted = self.state.book.record(key).and_then(|record| record.grant);
+        let granted = granted.and_then(|token| self.state.book.grant(token)).map(|grant| grant.group);
+        let left = self.left.get(key).into_iter().flatten();
+        let held = self.held.get(key).into_iter();
+        let own: Vec<GroupId> = granted.into_iter().chain(left.copied()).chain(held.copied()).collect();
+        own.iter().for_each(|id| self.state.ledger.lift(*id, |_| true));
+        own
+    }
+
+    /// Puts back what stepped aside and is still there.
+    pub(super) fn step_back(&mut self, aside: &[GroupId]) {
+        aside.iter().for_each(|id| self.state.ledger.lay(*id, |_| true));
+    }
+
+    fn decide(&mut self, turn: Turn, plan: &Plan, undecided: Undecided) {
         let starts = self.starts(&undecided);
-        if let Some(stale) = self.stale_at(&plan, &undecided, starts.first) {
-            return self.end_as_stale(&plan, &undecided, stale);
+        if let Some(stale) = self.stale_at(plan, &undecided, starts.first) {
+            return self.end_as_stale(plan, &undecided, stale);
         }
-        let found = self.state.field().earliest(&plan, &AsItStands, starts.first, starts.last);
+        let found = self.state.ledger.earliest_free(plan, starts.first, starts.last);
         // Looked at before anybody is withdrawn: what blocked it is what it met.
         let found = match found {
             Some(start) => Ok(start),
             None => {
                 let windows = plan.windows(starts.first);
-                let conflicts = self.state.field().conflicts(&plan, &AsItStands, &windows);
-                let blockers = self.state.field().blockers(conflicts.pairs);
-                self.preempt(&plan, &undecided, starts).ok_or(blockers)
+                let conflicts = self.state.ledger.conflicts(plan, &AsItStands, &windows);
+                let blockers = self.state.ledger.blockers(conflicts.pairs);
+                self.preempt(plan, &undecided, starts).ok_or(blockers)
             }
         };
         match found {
-            Ok(start) => match self.stale_at(&plan, &undecided, start) {
-                Some(stale) => self.end_as_stale(&plan, &undecided, stale),
-                None => self.grant(&plan, &undecided, start),
+            Ok(start) => match self.stale_at(plan, &undecided, start) {
+                Some(stale) => self.end_as_stale(plan, &undecided, stale),
+                None => self.grant(plan, &undecided, start),
             },
-            Err(blockers) => self.leave_unplaced(turn, &plan, undecided, starts, blockers),
+            Err(blockers) => self.leave_unplaced(turn, plan, undecided, starts, blockers),
         }
     }
 
@@ -114,7 +137,7 @@ impl SlotRun<'_> {
         if let Some(old) = old {
             self.note_held(&old);
             self.state.ledger.change(old.group, |group| group.kind = Kind::Left(old.token));
-            self.left.push(old.group);
+            self.left.entry(key.clone()).or_default().push(old.group);
         }
         let token = Token::new(self.state.next_token);
         self.state.next_token = token.next().number();
@@ -127,6 +150,7 @@ impl SlotRun<'_> {
             class: intent.class,
             claims: intent.claims.clone(),
             windows,
+            tolerances: self.state.settings.tolerances(&intent.claims),
         });
         let grant = Grant {
             key: key.clone(),
@@ -159,22 +183,21 @@ impl SlotRun<'_> {
             duration: window.duration(),
         };
         let claims: Arc<[Claim]> = undecided.intent.expects.iter().map(|it| claim(&it.path)).collect();
-        let windows = vec![window; claims.len()];
-        self.hold(key, Kind::Expected(self.places_held), undecided, claims, windows);
+        self.hold(Group {
+            key: key.clone(),
+            kind: Kind::Expected(self.places_held),
+            class: undecided.intent.class,
+            windows: vec![window; claims.len()],
+            tolerances: vec![Micros::ZERO; claims.len()],
+            claims,
+        });
     }
 
-    fn hold(
-        &mut self,
-        key: &IntentKey,
-        kind: Kind,
-        undecided: &Undecided,
-        claims: Arc<[Claim]>,
-        windows: Vec<Window>,
-    ) {
+    fn hold(&mut self, place: Group) {
         self.places_held += 1;
-        let class = undecided.intent.class;
-        let group = self.state.ledger.add(Group { key: key.clone(), kind, class, claims, windows });
-        self.held.push(HeldPlace { key: key.clone(), group });
+        let key = place.key.clone();
+        let group = self.state.ledger.add(place);
+        self.held.insert(key, group);
     }
 
     /// It has no place in this slot: it waits, or this is its end.
@@ -211,8 +234,14 @@ impl SlotRun<'_> {
         let place = self.place_up_to_horizon(plan, undecided, first);
         let reach = self.last_start_waiting(undecided);
         if let Some(place) = place.filter(|place| *place <= reach) {
-            let kind = Kind::Held(self.places_held);
-            self.hold(&plan.key, kind, undecided, plan.claims.clone(), plan.windows(place));
+            self.hold(Group {
+                key: plan.key.clone(),
+                kind: Kind::Held(self.places_held),
+                class: undecided.intent.class,
+                claims: plan.claims.clone(),
+                windows: plan.windows(place),
+                tolerances: plan.tolerances.clone(),
+            });
         }
     }
 
@@ -224,7 +253,7 @@ impl SlotRun<'_> {
             return None;
         }
         let held = checks::last_start_held(undecided, &self.state.settings).unwrap_or(Time::MAX);
-        self.state.field().earliest(plan, &AsItStands, from, horizon.before(span).min(held))
+        self.state.ledger.earliest_free(plan, from, horizon.before(span).min(held))
     }
 
     /// Whether its wait lasts and the next slot could still place it.

@@ -52,7 +52,7 @@ impl SlotRun<'_> {
         let safe_until = self.now.after(self.state.rules.preemption?);
         let start = {
             let view = self.withdrawable(undecided, safe_until);
-            self.state.field().earliest(plan, &view, starts.first, starts.last)?
+            self.state.ledger.earliest(plan, &view, starts.first, starts.last)?
         };
         let windows = plan.windows(start);
         let mut withdrawn = Vec::new();
@@ -63,7 +63,7 @@ impl SlotRun<'_> {
         let mut gone = Vec::new();
         for token in withdrawn.into_iter().rev() {
             self.stand_again(token, safe_until);
-            if !self.state.field().conflicts(plan, &AsItStands, &windows).is_empty() {
+            if !self.state.ledger.conflicts(plan, &AsItStands, &windows).is_empty() {
                 self.stand_aside(token, safe_until);
                 gone.push(token);
             }
@@ -90,7 +90,7 @@ impl SlotRun<'_> {
         safe_until: Time,
     ) -> Option<Token> {
         let view = self.withdrawable(undecided, safe_until);
-        let conflicts = self.state.field().conflicts(plan, &AsItStands, windows);
+        let conflicts = self.state.ledger.conflicts(plan, &AsItStands, windows);
         let token_of = |place: Place| view.grant_of(self.state.ledger.group(place.group)?, place.claim);
         let in_the_way = conflicts.pairs.iter().filter_map(|pair| token_of(pair.theirs));
         let class_of = |token: Token| self.state.book.grant(token).map(|grant| grant.intent.class);
@@ -113,9 +113,8 @@ impl SlotRun<'_> {
     /// The group of a grant, and those that its revisions in this slot left.
     fn groups_of(&self, token: Token) -> Vec<GroupId> {
         let Some(grant) = self.state.book.grant(token) else { return Vec::new() };
-        let is_of = |id: &GroupId| self.state.ledger.group(*id).is_some_and(|it| it.key == grant.key);
-        let left = self.left.iter().copied().filter(is_of);
-        left.chain([grant.group]).collect()
+        let left = self.left.get(&grant.key).into_iter().flatten();
+        left.copied().chain([grant.group]).collect()
     }
 
     /// Ends a grant that stands aside for good: its intent goes back into the slot's order.

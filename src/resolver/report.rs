@@ -11,7 +11,10 @@ use crate::types::{Conflict, Contested, Start, Time, Token, Verdict};
 pub(super) fn tell_unplaced(run: &mut SlotRun<'_>) {
     // All offers first: one who ends here must look past the places that others still hold.
     let unplaced = std::mem::take(&mut run.unplaced);
-    let offers: Vec<Option<Time>> = unplaced.iter().map(|it| offer(run, it)).collect();
+    let mut offers: Vec<Option<Time>> = Vec::with_capacity(unplaced.len());
+    for it in &unplaced {
+        offers.push(offer(run, it));
+    }
     let mut contested = BTreeSet::new();
     for (it, offer) in unplaced.into_iter().zip(offers) {
         let line = line(run, &it, offer);
@@ -33,14 +36,17 @@ pub(super) fn tell_unplaced(run: &mut SlotRun<'_>) {
 }
 
 /// The earliest start that it could take in a later slot; it reserves nothing.
-fn offer(run: &SlotRun<'_>, it: &Unplaced) -> Option<Time> {
+fn offer(run: &mut SlotRun<'_>, it: &Unplaced) -> Option<Time> {
     let plan = Plan::new(it.key.clone(), &it.undecided.intent.claims, &run.state.settings);
     let next = run.now.after(run.state.rules.length).after(run.state.rules.min_lead);
     let from = match it.undecided.intent.start {
         Start::Asap => next,
         Start::At(start) => start.max(next),
     };
-    run.place_up_to_horizon(&plan, &it.undecided, from)
+    let aside = run.step_aside(&it.key);
+    let offer = run.place_up_to_horizon(&plan, &it.undecided, from);
+    run.step_back(&aside);
+    offer
 }
 
 fn line(run: &SlotRun<'_>, it: &Unplaced, offer: Option<Time>) -> Verdict {

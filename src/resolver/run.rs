@@ -55,13 +55,6 @@ pub(super) struct Unplaced {
     pub(super) deadlock: bool,
 }
 
-/// A place that is held until the end of the slot.
-#[derive(Debug)]
-pub(super) struct HeldPlace {
-    pub(super) key: IntentKey,
-    pub(super) group: GroupId,
-}
-
 /// A slot while it is decided.
 #[derive(Debug)]
 pub(super) struct SlotRun<'a> {
@@ -70,9 +63,10 @@ pub(super) struct SlotRun<'a> {
     pub(super) now: Time,
     pub(super) decisions: Vec<Decision>,
     pub(super) contested: Vec<Contested>,
-    /// What revisions and shrinks left, until the end of the slot.
-    pub(super) left: Vec<GroupId>,
-    pub(super) held: Vec<HeldPlace>,
+    /// What revisions and shrinks left, until the end of the slot, by intent.
+    pub(super) left: BTreeMap<IntentKey, Vec<GroupId>>,
+    /// The places that are held until the end of the slot, by intent.
+    pub(super) held: BTreeMap<IntentKey, GroupId>,
     pub(super) places_held: u64,
     pub(super) queue: BTreeMap<Turn, IntentKey>,
     /// In the order of their last turns.
@@ -90,8 +84,8 @@ impl<'a> SlotRun<'a> {
             now,
             decisions: Vec::new(),
             contested: Vec::new(),
-            left: Vec::new(),
-            held: Vec::new(),
+            left: BTreeMap::new(),
+            held: BTreeMap::new(),
             places_held: 0,
             queue: BTreeMap::new(),
             unplaced: Vec::new(),
@@ -206,15 +200,15 @@ impl<'a> SlotRun<'a> {
 
     /// What revisions and shrinks left is out of everybody's way once all have had their turns.
     fn drop_left(&mut self) {
-        for id in std::mem::take(&mut self.left) {
+        for id in std::mem::take(&mut self.left).into_values().flatten() {
             self.end_group(id, self.now);
         }
     }
 
     /// Step 6: held places do not outlive the slot.
     fn drop_held(&mut self) {
-        for place in std::mem::take(&mut self.held) {
-            self.state.ledger.remove(place.group);
+        for group in std::mem::take(&mut self.held).into_values() {
+            self.state.ledger.remove(group);
         }
     }
 

@@ -32,6 +32,16 @@ impl Settings {
         self.nearest(path, |it| it.time_tolerance).unwrap_or(Micros::ZERO)
     }
 
+    /// The tolerance of each claim's target.
+    pub(super) fn tolerances(&self, claims: &[Claim]) -> Vec<Micros> {
+        claims.iter().map(|claim| self.time_tolerance(claim.target.path())).collect()
+    }
+
+    /// Every path with a capacity.
+    pub(super) fn all_pools(&self) -> impl Iterator<Item = &Path> {
+        self.by_path.values().filter(|it| it.capacity.is_some()).map(|it| &it.path)
+    }
+
     /// Overlap ratio that is no conflict in this frame; 0 means that any overlap is one.
     pub(super) fn overlap_ratio(&self, path: &Path) -> f64 {
         self.nearest(path, |it| it.overlap_ratio).unwrap_or(0.0)
@@ -48,7 +58,7 @@ impl Settings {
         found.filter_map(|it| it.capacity.map(|capacity| (&it.path, capacity)))
     }
 
-    /// What the claims of one intent draw on each pool together, as steps relative to its start.
+    /// What the claims of one intent draw on each pool.
     pub(super) fn draws(&self, claims: &[Claim]) -> Vec<Draw> {
         let mut draws: Vec<Draw> = Vec::new();
         for (index, claim) in claims.iter().enumerate() {
