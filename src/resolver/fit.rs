@@ -124,7 +124,7 @@ impl Ledger {
             for (index, claim) in plan.claims.iter().enumerate() {
                 let (tolerance, ratio) = (plan.tolerances[index], plan.ratios[index]);
                 let (at, last) = (next.after(claim.offset), last.after(claim.offset));
-                next = self.earliest_free(claim, tolerance, ratio, at, last)?.before(claim.offset);
+                next = self.earliest_free_of_claim(claim, tolerance, ratio, at, last)?.before(claim.offset);
             }
             next = self.earliest_in_pools(plan, next, last)?;
             if next <= start {

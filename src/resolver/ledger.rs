@@ -250,7 +250,7 @@ impl Ledger {
 
     /// The earliest start from `from` to `last`, both included, at which a window of `claim` is in
     /// nobody's way, units among units left aside.
-    pub(super) fn earliest_free(
+    pub(super) fn earliest_free_of_claim(
         &self,
         claim: &Claim,
         tolerance: Micros,
