@@ -19,6 +19,7 @@ pub mod coordinator;
 pub mod limits;
 pub mod priority;
 pub mod resolver;
+pub mod session;
 pub mod slot;
 pub mod space;
 #[cfg(feature = "daemon")]

@@ -78,6 +78,9 @@ pub const CURSOR_BYTES: usize = 128;
 pub const LIST_PAGE: usize = 256;
 /// Lanes that one connection may have open: one an intent for a busy agent, with room to spare.
 pub const LANES: usize = 256;
+/// Requests that a client leaves unanswered at a time, whatever the coordinator would take: bounds its
+/// memory.
+pub const REQUESTS: usize = 4096;
 
 /// Bytes of a configuration file: a hundred thousand resources, and it is held in memory whole.
 pub const CONFIG_BYTES: usize = 16 << 20;

@@ -1,0 +1,202 @@
+//! What the agent's half of a session tells the program around it.
+
+use crate::types::{IntentId, Micros, Time, Token};
+use crate::wire::{Blocker, Conflict, ContestedNews, Refusal};
+
+/// Something for the program, in the order in which it happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// The coordinator took the hello; see [`super::AgentSession::welcome`].
+    Welcomed,
+    /// The one final answer to a request.
+    Reply {
+        /// Which request.
+        request: u64,
+        /// The intent that it was about.
+        id: IntentId,
+        /// The answer.
+        reply: Reply,
+    },
+    /// What no request asked for.
+    News(News),
+}
+
+/// The final answer to a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// To a declaration: it may go ahead in `[start, end)`.
+    Granted {
+        /// The intent's start, before offsets.
+        start: Time,
+        /// The latest end of its claims.
+        end: Time,
+        /// The grant's token.
+        token: Token,
+    },
+    /// To a declaration: it cannot be placed.
+    Conflict(Conflict),
+    /// To a declaration: somebody may have written after the reading that it rests on.
+    Stale {
+        /// The first stale reading's path.
+        path: String,
+        /// Read again at or after this time.
+        as_of: Time,
+        /// An old grant stays in force beside the refused revision.
+        kept: bool,
+    },
+    /// To a declaration: it was refused on arrival.
+    Rejected {
+        /// Why.
+        reason: Refusal,
+        /// The field at fault.
+        field: String,
+        /// What may stand there or what to do, for people; may be empty.
+        hint: String,
+        /// Come back after this long.
+        retry_after: Option<Micros>,
+        /// An old grant stays in force beside the refused revision.
+        kept: bool,
+    },
+    /// To a declaration that was sent before: what it was granted has ended.
+    Ended,
+    /// To a declaration: it was withdrawn by another of the name's sessions or by the operator, or by
+    /// the release of the same id.
+    Withdrawn {
+        /// The operator's reason.
+        reason: Option<String>,
+    },
+    /// To a release.
+    Released {
+        /// Whether there was anything to release.
+        existed: bool,
+    },
+    /// To a renewal: the lease ends at `end` now.
+    Renewed {
+        /// Its present end.
+        end: Time,
+    },
+    /// To a renewal: the lease was not renewed.
+    RenewDenied {
+        /// The end that stands; `None` where there is no such grant.
+        end: Option<Time>,
+        /// Who is in the way.
+        blockers: Vec<Blocker>,
+    },
+    /// The connection was lost before an answer came: ask again with the same id.
+    Unknown,
+}
+
+/// News about an intent, or about the session.
+#[derive(Clone, Debug, PartialEq)]
+pub enum News {
+    /// It is not placed yet and waits.
+    Waiting {
+        /// Which intent.
+        id: IntentId,
+        /// The latest counter-offer.
+        offer: Option<Time>,
+        /// Who is in the way.
+        blockers: Vec<Blocker>,
+    },
+    /// Somebody wants what this agent holds.
+    Contested(ContestedNews),
+    /// The lease ends at `end` now.
+    Renewed {
+        /// Which intent.
+        id: IntentId,
+        /// Its present end.
+        end: Time,
+    },
+    /// The lease was not renewed; its end stands.
+    RenewalDenied {
+        /// Which intent.
+        id: IntentId,
+        /// The end that stands.
+        end: Time,
+        /// Who is in the way.
+        blockers: Vec<Blocker>,
+    },
+    /// The grant has another window and token now.
+    Moved {
+        /// Which intent.
+        id: IntentId,
+        /// The intent's new start.
+        start: Time,
+        /// The latest end of its claims.
+        end: Time,
+        /// The new token.
+        token: Token,
+    },
+    /// A revision took the grant's place, or an intent whose grant was revoked has one again.
+    Granted {
+        /// Which intent.
+        id: IntentId,
+        /// The intent's start.
+        start: Time,
+        /// The latest end of its claims.
+        end: Time,
+        /// The new token.
+        token: Token,
+    },
+    /// The grant is no longer in hand.
+    Lost {
+        /// Which intent.
+        id: IntentId,
+        /// The token of the grant.
+        token: Token,
+        /// Why.
+        why: Loss,
+    },
+    /// An intent whose grant was revoked has ended without another.
+    GaveUp {
+        /// Which intent.
+        id: IntentId,
+    },
+    /// The coordinator shuts down and takes nothing new.
+    Draining {
+        /// Why, for people.
+        reason: String,
+        /// When to try again.
+        retry_after: Option<Micros>,
+    },
+    /// A newer incarnation of this name and label has taken over.
+    Replaced,
+    /// The connection was lost. Grants in hand stay good until their ends.
+    Disconnected,
+    /// The coordinator's time is known less well than it should be.
+    ClockUncertain {
+        /// How far it may be off, either way.
+        uncertainty: Micros,
+        /// One of the two clocks jumped.
+        jumped: bool,
+    },
+}
+
+/// Why a grant is no longer in hand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Its end may have come, by the agent's own clock less its uncertainty.
+    Ended,
+    /// The coordinator says that the lease has ended.
+    Expired,
+    /// It was released.
+    Released {
+        /// The operator's reason, where the operator released it.
+        reason: Option<String>,
+    },
+    /// It was withdrawn for a higher class.
+    Revoked {
+        /// The agent that it gave way to.
+        by: String,
+        /// That agent's intent.
+        by_id: IntentId,
+        /// The earliest start that would be free.
+        offer: Option<Time>,
+        /// Whether the intent waits on.
+        waiting: bool,
+    },
+    /// The coordinator does not know it.
+    Unknown,
+    /// A newer incarnation of this name and label has taken over.
+    Replaced,
+}

@@ -1,0 +1,124 @@
+//! The grants that an agent holds, and when something is due about each: a renewal, or its end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::types::{IntentId, Micros, Time, Token};
+
+/// A grant in hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Its token.
+    pub token: Token,
+    /// The intent's start, before offsets.
+    pub start: Time,
+    /// The latest end of its claims.
+    pub end: Time,
+    /// Whether it is a lease.
+    pub hold: bool,
+    /// How long it lasted when it was granted, which each renewal asks for again.
+    span: Micros,
+    renew_at: Option<Time>,
+}
+
+impl Held {
+    /// A grant as it was just given.
+    pub(super) fn new(token: Token, start: Time, end: Time, hold: bool) -> Self {
+        let mut held = Held { token, start, end, hold, span: end.since(start), renew_at: None };
+        held.plan_renewal();
+        held
+    }
+
+    /// At a third of its time, so that two more tries fit before its end.
+    fn plan_renewal(&mut self) {
+        let two_thirds = Micros::from_us(self.span.as_us() / 3 * 2);
+        self.renew_at = self.hold.then(|| self.end.before(two_thirds));
+    }
+
+    /// The end that a renewal asked for at `now` asks for.
+    pub(super) fn wanted_end(&self, now: Time) -> Time {
+        now.after(self.span)
+    }
+}
+
+/// What is due about a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Due {
+    /// It may have ended.
+    End,
+    /// Its renewal.
+    Renewal,
+}
+
+/// All grants in hand, ordered by what is due next.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Holdings {
+    held: BTreeMap<IntentId, Held>,
+    due: BTreeSet<(Time, Due, IntentId)>,
+}
+
+impl Holdings {
+    pub(super) fn of(&self, id: IntentId) -> Option<&Held> {
+        self.held.get(&id)
+    }
+
+    pub(super) fn ids(&self) -> Vec<IntentId> {
+        self.held.keys().copied().collect()
+    }
+
+    pub(super) fn put(&mut self, id: IntentId, held: Held) {
+        self.remove(id);
+        self.due.insert((held.end, Due::End, id));
+        self.due.extend(held.renew_at.map(|at| (at, Due::Renewal, id)));
+        self.held.insert(id, held);
+    }
+
+    pub(super) fn remove(&mut self, id: IntentId) -> Option<Held> {
+        let held = self.held.remove(&id)?;
+        self.due.remove(&(held.end, Due::End, id));
+        if let Some(at) = held.renew_at {
+            self.due.remove(&(at, Due::Renewal, id));
+        }
+        Some(held)
+    }
+
+    /// What is due first, and when, in coordinator time.
+    pub(super) fn first_due(&self) -> Option<(Time, Due, IntentId)> {
+        self.due.first().copied()
+    }
+
+    /// A renewal was asked for at `now`: ask again after a sixth of the lease's time, but not within
+    /// two slots, in which no answer can be expected.
+    pub(super) fn renewal_asked(&mut self, id: IntentId, now: Time, slot_length: Micros) {
+        self.change(id, |held| {
+            let patience = Micros::from_us(held.span.as_us() / 6).max(twice(slot_length));
+            held.renew_at = Some(now.after(patience)).filter(|at| *at < held.end);
+        });
+    }
+
+    /// A renewal was denied: ask again after half of what remains, as long as that is two slots.
+    pub(super) fn renewal_denied(&mut self, id: IntentId, now: Time, slot_length: Micros) {
+        self.change(id, |held| {
+            let half = Micros::from_us(held.end.since(now).as_us() / 2);
+            held.renew_at = (held.hold && half >= twice(slot_length)).then(|| now.after(half));
+        });
+    }
+
+    /// It ends at `end` now. An older answer that arrives late changes nothing: ends only rise.
+    pub(super) fn renewed(&mut self, id: IntentId, end: Time) {
+        self.change(id, |held| {
+            held.end = held.end.max(end);
+            held.plan_renewal();
+        });
+    }
+
+    fn change(&mut self, id: IntentId, change: impl FnOnce(&mut Held)) {
+        if let Some(mut held) = self.remove(id) {
+            change(&mut held);
+            self.put(id, held);
+        }
+    }
+}
+
+fn twice(slot_length: Micros) -> Micros {
+    slot_length.plus(slot_length)
+}

@@ -1,0 +1,556 @@
+//! The agent's half of a session: what was asked and not yet answered, what is held and until when,
+//! what the coordinator's clock says. It takes commands, decoded messages and the local time as
+//! arguments and yields messages to send and events; it does no IO and reads no clock.
+//!
+//! How to drive it:
+//! 1. [`AgentSession::connected`] when a connection stands, [`AgentSession::disconnected`] when it is lost.
+//! 2. Send what [`AgentSession::poll_send`] yields, in order, on one lane.
+//! 3. Hand each message that arrives to [`AgentSession::receive`].
+//! 4. Call [`AgentSession::tick`] at the time that [`AgentSession::next_timeout`] names.
+//! 5. After each of these, take what [`AgentSession::poll_event`] yields.
+
+mod answers;
+mod clock;
+mod event;
+mod held;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+
+pub use clock::{Bounds, ClockEstimate};
+pub use event::{Event, Loss, News, Reply};
+pub use held::Held;
+
+use crate::limits;
+use crate::types::{IntentId, Micros, RawIntent, Slot, Time};
+use crate::wire::{
+    Bye, ClockPing, ClockPong, CloseCode, Declaration, Declare, Extensions, Hello, Release, Renew, Role,
+    ToAgent, ToCoordinator, VERSIONS, Welcome,
+};
+use held::{Due, Holdings};
+
+/// Pings sent one after the other at first: the lowest round trip of a few is a good one.
+const FIRST_PINGS: u32 = 4;
+/// Between two pings later on: at 200 ppm the bounds widen by 0.4 ms in between.
+const PING_EVERY: Micros = Micros::from_secs(2);
+/// An unanswered ping is given up after this.
+const PING_PATIENCE: Micros = Micros::from_secs(2);
+
+/// An instant of the agent's own clock: µs since an origin of the shell's choice. It runs evenly and
+/// never backwards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Local(u64);
+
+impl Local {
+    /// The instant `us` microseconds after the origin.
+    pub const fn from_us(us: u64) -> Self {
+        Local(us)
+    }
+
+    /// Microseconds since the origin.
+    pub const fn as_us(self) -> u64 {
+        self.0
+    }
+
+    /// This instant and `span` later, saturating.
+    #[must_use]
+    pub const fn after(self, span: Micros) -> Self {
+        Local(self.0.saturating_add(span.as_us()))
+    }
+
+    /// The span from `earlier` to here; zero where `earlier` is later.
+    pub const fn since(self, earlier: Local) -> Micros {
+        Micros::from_us(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// Who the agent is, for the hello.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The name that it asks for.
+    pub name: Option<String>,
+    /// Which of the name's sessions this is.
+    pub label: String,
+    /// Random, new for each process.
+    pub incarnation: u128,
+    /// What it is here for.
+    pub role: Role,
+    /// Asks to be refused, rather than to take over, where another incarnation is live.
+    pub refuse_if_live: bool,
+    /// Program and version, for people.
+    pub software: String,
+    /// Above this the coordinator's time counts as uncertain.
+    pub clock_bound: Micros,
+}
+
+/// An intent to declare, and what stands beside it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Draft {
+    /// The intent.
+    pub intent: RawIntent,
+    /// For people.
+    pub note: String,
+    /// Whether it takes the place of what its id stands for.
+    pub revision: bool,
+}
+
+/// Why a command was not taken; nothing was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotTaken {
+    /// There is no connection.
+    Disconnected,
+    /// As many requests as the coordinator takes, or [`limits::REQUESTS`], are unanswered.
+    Full,
+    /// The coordinator shuts down.
+    Draining,
+    /// The id is being declared, or held, by this session.
+    IdBusy,
+    /// The declaration does not fit in a frame.
+    TooLarge,
+}
+
+/// A peer that does not keep to the protocol: the connection is to be closed with `code`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Breach {
+    /// The code to close with.
+    pub code: CloseCode,
+    /// What was wrong.
+    pub why: &'static str,
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code.as_str(), self.why)
+    }
+}
+
+impl std::error::Error for Breach {}
+
+/// A request without its final answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pending {
+    Declare {
+        id: IntentId,
+        hold: bool,
+        /// Nobody waits for it any more: what it comes to is not handed out.
+        abandoned: bool,
+    },
+    Release {
+        id: IntentId,
+    },
+    Renew {
+        id: IntentId,
+        /// The session's own, of which only news is told.
+        automatic: bool,
+    },
+}
+
+#[derive(Debug)]
+enum Link {
+    Down,
+    Greeting { since: Local },
+    Up { welcome: Box<Welcome>, draining: bool },
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct AgentSession {
+    identity: Identity,
+    link: Link,
+    clock: ClockEstimate,
+    pings: Pings,
+    last_request: u64,
+    pending: BTreeMap<u64, Pending>,
+    /// The pending declaration of each id.
+    declared: BTreeMap<IntentId, u64>,
+    holdings: Holdings,
+    /// Intents whose grants were revoked and that wait on; whether they are leases.
+    revoked: BTreeMap<IntentId, bool>,
+    seen: Option<Slot>,
+    out: VecDeque<ToCoordinator>,
+    events: VecDeque<Event>,
+}
+
+#[derive(Debug, Default)]
+struct Pings {
+    last: u64,
+    unanswered: Option<(u64, Local)>,
+    next: Option<Local>,
+    answered: u32,
+    uncertain: bool,
+}
+
+impl AgentSession {
+    /// A session that has not been connected yet.
+    pub fn new(identity: Identity) -> Self {
+        AgentSession {
+            identity,
+            link: Link::Down,
+            clock: ClockEstimate::default(),
+            pings: Pings::default(),
+            last_request: 0,
+            pending: BTreeMap::new(),
+            declared: BTreeMap::new(),
+            holdings: Holdings::default(),
+            revoked: BTreeMap::new(),
+            seen: None,
+            out: VecDeque::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// A connection stands: the hello goes out first.
+    pub fn connected(&mut self, now: Local) {
+        self.link = Link::Greeting { since: now };
+        self.pings = Pings::default();
+        self.out.clear();
+        let identity = self.identity.clone();
+        let hello = Hello {
+            lowest_version: VERSIONS.0,
+            highest_version: VERSIONS.1,
+            name: identity.name,
+            label: identity.label,
+            incarnation: identity.incarnation,
+            role: identity.role,
+            refuse_if_live: identity.refuse_if_live,
+            seen: self.seen,
+            software: identity.software,
+            extensions: Extensions::NONE,
+        };
+        self.out.push_back(hello.into());
+    }
+
+    /// The connection is lost: what was not answered is unknown; what is held stays good to its end.
+    pub fn disconnected(&mut self) {
+        if matches!(self.link, Link::Down) {
+            return;
+        }
+        self.link = Link::Down;
+        self.out.clear();
+        self.declared.clear();
+        for (request, pending) in std::mem::take(&mut self.pending) {
+            let (Pending::Declare { id, .. } | Pending::Release { id } | Pending::Renew { id, .. }) = pending;
+            self.reply(request, id, Reply::Unknown);
+        }
+        self.news(News::Disconnected);
+    }
+
+    /// The welcome, while connected.
+    pub fn welcome(&self) -> Option<&Welcome> {
+        match &self.link {
+            Link::Up { welcome, .. } => Some(welcome),
+            Link::Down | Link::Greeting { .. } => None,
+        }
+    }
+
+    /// What is known of the coordinator's clock.
+    pub fn clock(&self) -> &ClockEstimate {
+        &self.clock
+    }
+
+    /// The grant that is held under `id`.
+    pub fn held(&self, id: IntentId) -> Option<&Held> {
+        self.holdings.of(id)
+    }
+
+    /// Requests without a final answer.
+    pub fn unanswered(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Declares `draft`. The answer comes as a [`Event::Reply`] with the number that is returned.
+    ///
+    /// # Errors
+    /// Where it was not taken; nothing was sent.
+    pub fn declare(&mut self, draft: Draft) -> Result<u64, NotTaken> {
+        let (undecided, draining) = match &self.link {
+            Link::Up { welcome, draining } => (welcome.limits.undecided as usize, *draining),
+            Link::Down | Link::Greeting { .. } => return Err(NotTaken::Disconnected),
+        };
+        let id = IntentId::new(draft.intent.id);
+        let busy = self.holdings.of(id).is_some() || self.revoked.contains_key(&id);
+        if draining {
+            return Err(NotTaken::Draining);
+        }
+        if self.declared.contains_key(&id) || (busy && !draft.revision) {
+            return Err(NotTaken::IdBusy);
+        }
+        if self.declared.len() >= undecided.min(limits::REQUESTS) {
+            return Err(NotTaken::Full);
+        }
+        let hold = draft.intent.hold;
+        let declaration = Declaration {
+            request: self.last_request + 1,
+            revision: draft.revision,
+            intent: draft.intent,
+            note: draft.note,
+            extensions: Extensions::NONE,
+        };
+        let message = ToCoordinator::from(Declare { batch: vec![declaration] });
+        if message.encode(&mut Vec::new()).is_err() {
+            return Err(NotTaken::TooLarge);
+        }
+        let request = self.ask(Pending::Declare { id, hold, abandoned: false });
+        self.declared.insert(id, request);
+        self.out.push_back(message);
+        Ok(request)
+    }
+
+    /// Nobody waits for the declaration `request` any more: it is withdrawn, and what it may have
+    /// been granted meanwhile is released. A revision is left to its course, since its withdrawal
+    /// would end the grant that it revises.
+    pub fn abandon(&mut self, request: u64) {
+        let Some(Pending::Declare { id, abandoned, .. }) = self.pending.get_mut(&request) else { return };
+        let id = *id;
+        if self.holdings.of(id).is_none() {
+            *abandoned = true;
+            self.send_release(id);
+        }
+    }
+
+    /// Releases or withdraws `id`. From here on it is not held.
+    ///
+    /// # Errors
+    /// Where it was not taken. A grant in hand is given up all the same; it runs to its end.
+    pub fn release(&mut self, id: IntentId) -> Result<u64, NotTaken> {
+        self.revoked.remove(&id);
+        self.lose(id, Loss::Released { reason: None });
+        self.may_ask()?;
+        Ok(self.send_release(id))
+    }
+
+    /// Forgets the grant under `id` without releasing it: it runs to its end by itself.
+    pub fn forget(&mut self, id: IntentId) {
+        self.holdings.remove(id);
+        self.revoked.remove(&id);
+    }
+
+    /// Asks for a new end of a lease.
+    ///
+    /// # Errors
+    /// Where it was not taken; nothing was sent.
+    pub fn renew(&mut self, id: IntentId, until: Time) -> Result<u64, NotTaken> {
+        self.may_ask()?;
+        Ok(self.send_renewal(id, until, false))
+    }
+
+    /// The agent leaves: every undecided declaration is withdrawn, and the session need not be kept.
+    /// What is held runs to its end unless it was released before.
+    pub fn leave(&mut self) {
+        let open: Vec<u64> = self.declared.values().copied().collect();
+        for request in open {
+            self.abandon(request);
+        }
+        if self.welcome().is_some() {
+            self.out.push_back(Bye::default().into());
+        }
+    }
+
+    /// Takes in a message.
+    ///
+    /// # Errors
+    /// Where the coordinator does not keep to the protocol: close the connection.
+    pub fn receive(&mut self, message: ToAgent, now: Local) -> Result<(), Breach> {
+        let order = |why| Err(Breach { code: CloseCode::ProtocolOrder, why });
+        match (message, &mut self.link) {
+            (ToAgent::Welcome(welcome), Link::Greeting { since }) => {
+                let since = *since;
+                self.welcomed(welcome, since, now)
+            }
+            (ToAgent::Welcome(_), _) => order("a second welcome"),
+            (ToAgent::Draining(draining), Link::Greeting { .. }) => {
+                self.told_to_drain(draining.reason, draining.retry_after_us);
+                Ok(())
+            }
+            (_, Link::Down | Link::Greeting { .. }) => order("a message before the welcome"),
+            (ToAgent::ClockPong(pong), Link::Up { .. }) => {
+                self.pong(pong, now);
+                Ok(())
+            }
+            (ToAgent::Answer(answer), Link::Up { .. }) => self.answered(answer, now),
+            (ToAgent::Contested(news), Link::Up { .. }) => {
+                self.news(News::Contested(news));
+                Ok(())
+            }
+            (ToAgent::Draining(news), Link::Up { draining, .. }) => {
+                *draining = true;
+                self.told_to_drain(news.reason, news.retry_after_us);
+                Ok(())
+            }
+            (ToAgent::Replaced(_), Link::Up { .. }) => {
+                self.replaced();
+                Ok(())
+            }
+            (ToAgent::ListReply(_) | ToAgent::WatchEvent(_), Link::Up { .. }) => {
+                order("a listing or a watcher's event on the session's lane")
+            }
+        }
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Local) {
+        self.tick_pings(now);
+        while let Some((due, what, id)) = self.holdings.first_due() {
+            let Some(bounds) = self.clock.bounds(now).filter(|bounds| bounds.latest >= due) else { break };
+            match what {
+                Due::End => self.ended_by_own_clock(id),
+                Due::Renewal => self.renew_by_itself(id, bounds),
+            }
+        }
+    }
+
+    /// When [`AgentSession::tick`] is to be called next, if at all.
+    pub fn next_timeout(&self, now: Local) -> Option<Local> {
+        let due = self.holdings.first_due().and_then(|(due, ..)| self.clock.may_be(due, now));
+        let given_up = self.pings.unanswered.map(|(_, sent)| sent.after(PING_PATIENCE));
+        let ping = given_up.or(self.pings.next).filter(|_| self.welcome().is_some());
+        // A microsecond more, since the bounds are rounded outwards: without it a timer could find
+        // nothing due yet and be set for the same instant again.
+        [due.map(|at| at.after(Micros::from_us(1))), ping].into_iter().flatten().min()
+    }
+
+    /// The next message to send.
+    pub fn poll_send(&mut self) -> Option<ToCoordinator> {
+        self.out.pop_front()
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn may_ask(&self) -> Result<(), NotTaken> {
+        match self.link {
+            Link::Up { .. } if self.pending.len() < 2 * limits::REQUESTS => Ok(()),
+            Link::Up { .. } => Err(NotTaken::Full),
+            Link::Down | Link::Greeting { .. } => Err(NotTaken::Disconnected),
+        }
+    }
+
+    fn ask(&mut self, pending: Pending) -> u64 {
+        self.last_request += 1;
+        self.pending.insert(self.last_request, pending);
+        self.last_request
+    }
+
+    fn send_release(&mut self, id: IntentId) -> u64 {
+        let request = self.ask(Pending::Release { id });
+        self.out.push_back(Release { request, id, extensions: Extensions::NONE }.into());
+        request
+    }
+
+    fn send_renewal(&mut self, id: IntentId, until: Time, automatic: bool) -> u64 {
+        let request = self.ask(Pending::Renew { id, automatic });
+        self.out.push_back(Renew { request, id, until, extensions: Extensions::NONE }.into());
+        request
+    }
+
+    fn welcomed(&mut self, welcome: Welcome, since: Local, now: Local) -> Result<(), Breach> {
+        if !(VERSIONS.0..=VERSIONS.1).contains(&welcome.version) {
+            return Err(Breach {
+                code: CloseCode::UnsupportedVersion,
+                why: "a version that was not offered",
+            });
+        }
+        if welcome.extensions.first_not_understood(&[]).is_some() {
+            return Err(Breach { code: CloseCode::UnsupportedExtension, why: "in the welcome" });
+        }
+        self.learn_time(since, now, welcome.now);
+        self.pings.next = Some(now);
+        self.link = Link::Up { welcome: Box::new(welcome), draining: false };
+        self.events.push_back(Event::Welcomed);
+        self.tick_pings(now);
+        Ok(())
+    }
+
+    fn tick_pings(&mut self, now: Local) {
+        let given_up = |&(_, sent): &(u64, Local)| now >= sent.after(PING_PATIENCE);
+        if self.welcome().is_none() || self.pings.unanswered.is_some_and(|ping| !given_up(&ping)) {
+            return;
+        }
+        if self.pings.unanswered.take().is_none() && self.pings.next.is_none_or(|next| now < next) {
+            return;
+        }
+        self.pings.last += 1;
+        self.pings.unanswered = Some((self.pings.last, now));
+        self.out.push_back(ClockPing { seq: self.pings.last, client_us: now.as_us() }.into());
+        self.judge_clock(now, false);
+    }
+
+    fn pong(&mut self, pong: ClockPong, now: Local) {
+        // By its own note of when it was sent: the time that the peer echoes proves nothing.
+        let Some((_, sent)) = self.pings.unanswered.filter(|(seq, _)| *seq == pong.seq) else { return };
+        self.pings.unanswered = None;
+        self.pings.answered += 1;
+        let soon = self.pings.answered < FIRST_PINGS;
+        self.pings.next = Some(if soon { now } else { now.after(PING_EVERY) });
+        self.learn_time(sent, now, pong.coordinator);
+        self.tick_pings(now);
+    }
+
+    fn learn_time(&mut self, sent: Local, now: Local, coordinator: Time) {
+        let jumped = self.clock.add(sent, now, coordinator);
+        self.judge_clock(now, jumped);
+    }
+
+    fn judge_clock(&mut self, now: Local, jumped: bool) {
+        let Some(bounds) = self.clock.bounds(now) else { return };
+        let uncertainty = bounds.uncertainty();
+        let uncertain = uncertainty > self.identity.clock_bound;
+        if jumped || (uncertain && !self.pings.uncertain) {
+            self.news(News::ClockUncertain { uncertainty, jumped });
+        }
+        self.pings.uncertain = uncertain;
+    }
+
+    fn ended_by_own_clock(&mut self, id: IntentId) {
+        let hold = self.holdings.of(id).is_some_and(|held| held.hold);
+        self.lose(id, Loss::Ended);
+        // A renewal may be on its way: what this agent has given up must not live on there.
+        if hold && self.may_ask().is_ok() {
+            self.send_release(id);
+        }
+    }
+
+    fn renew_by_itself(&mut self, id: IntentId, bounds: Bounds) {
+        let slot_length = self.slot_length();
+        let Some(until) = self.holdings.of(id).map(|held| held.wanted_end(bounds.middle())) else { return };
+        self.holdings.renewal_asked(id, bounds.latest, slot_length);
+        if self.may_ask().is_ok() {
+            self.send_renewal(id, until, true);
+        }
+    }
+
+    fn slot_length(&self) -> Micros {
+        self.welcome().map_or(limits::SLOT_MAX, |welcome| welcome.slot_length)
+    }
+
+    fn told_to_drain(&mut self, reason: String, retry_after_us: Option<u64>) {
+        self.news(News::Draining { reason, retry_after: retry_after_us.map(Micros::from_us) });
+    }
+
+    fn replaced(&mut self) {
+        self.news(News::Replaced);
+        for id in self.holdings.ids() {
+            self.lose(id, Loss::Replaced);
+        }
+        self.revoked.clear();
+    }
+
+    fn lose(&mut self, id: IntentId, why: Loss) {
+        if let Some(held) = self.holdings.remove(id) {
+            self.news(News::Lost { id, token: held.token, why });
+        }
+    }
+
+    fn reply(&mut self, request: u64, id: IntentId, reply: Reply) {
+        self.events.push_back(Event::Reply { request, id, reply });
+    }
+
+    fn news(&mut self, news: News) {
+        self.events.push_back(Event::News(news));
+    }
+}
+
+#[cfg(test)]
+mod tests;
