@@ -1,5 +1,6 @@
 //! The bytes of every message, pinned: whoever changes a shape changes the protocol, and sees it here.
 //! `UPDATE=1 cargo test --test wire_golden` rewrites the table, for review as a diff.
+#![allow(clippy::unwrap_used)] // a helper of a test may fail it
 
 use std::fmt::Write as _;
 

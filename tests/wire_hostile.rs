@@ -1,4 +1,5 @@
 //! Whatever bytes a peer sends, the wire answers with a message or an error.
+#![allow(clippy::unwrap_used)] // a helper of a test may fail it
 
 use preclaim::limits;
 use preclaim::types::{IntentId, RawClaim, RawExpect, RawIntent, RawMode, RawTarget, Time};
