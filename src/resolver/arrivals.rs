@@ -118,8 +118,7 @@ impl SlotRun<'_> {
     }
 
     fn reject(&mut self, arrival: Arrival, key: IntentKey, reason: Reason, field: String, kept: bool) {
-        self.answer(arrival, key.clone(), Verdict::Rejected { reason, field, kept });
-        self.state.book.drop_if_blank(&key);
+        self.answer(arrival, key, Verdict::Rejected { reason, field, kept });
     }
 
     fn take_undecided(&mut self, arrival: Arrival, key: IntentKey, intent: &Intent, old: Option<&Grant>) {

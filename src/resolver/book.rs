@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
-use super::ledger::GroupId;
+use super::digest::{Item, ItemHasher, StateDigest};
+use super::ledger::{GroupId, Ledger};
 use crate::limits;
 use crate::types::{Agent, FixedMap, Intent, IntentKey, Micros, TaskId, Time, Token, Verdict, Window};
 
@@ -85,6 +86,14 @@ pub(super) struct Record {
     pub(super) undecided: Option<Undecided>,
     pub(super) grant: Option<Token>,
     pub(super) ended: Option<Ended>,
+    /// Its part of the state digest, as of the last slot.
+    hash: Option<u128>,
+}
+
+impl Record {
+    fn is_blank(&self) -> bool {
+        self.undecided.is_none() && self.grant.is_none() && self.ended.is_none()
+    }
 }
 
 /// Every intent that is undecided, granted or remembered.
@@ -99,6 +108,8 @@ pub(super) struct Book {
     undecided: BTreeSet<IntentKey>,
     /// Ended intents in the order in which they ended, with that time.
     ended: VecDeque<(Time, IntentKey)>,
+    /// Ids whose records changed in this slot.
+    touched: BTreeSet<IntentKey>,
 }
 
 impl Book {
@@ -129,6 +140,7 @@ impl Book {
     }
 
     pub(super) fn undecided_mut(&mut self, key: &IntentKey) -> Option<&mut Undecided> {
+        self.touched.insert(key.clone());
         self.records.get_mut(key)?.undecided.as_mut()
     }
 
@@ -156,6 +168,7 @@ impl Book {
 
     /// What the id stands for by its content is `undecided` from here on; a grant beside it stays.
     pub(super) fn set_undecided(&mut self, key: &IntentKey, undecided: Undecided) {
+        self.touched.insert(key.clone());
         let record = self.records.entry(key.clone()).or_default();
         if undecided.revises.is_none() {
             record.ended = None;
@@ -166,11 +179,13 @@ impl Book {
 
     pub(super) fn take_undecided(&mut self, key: &IntentKey) -> Option<Undecided> {
         self.undecided.remove(key);
+        self.touched.insert(key.clone());
         self.records.get_mut(key)?.undecided.take()
     }
 
     /// The id stands for this grant from here on.
     pub(super) fn set_grant(&mut self, grant: Grant) {
+        self.touched.insert(grant.key.clone());
         let record = self.records.entry(grant.key.clone()).or_default();
         record.grant = Some(grant.token);
         record.ended = None;
@@ -186,6 +201,7 @@ impl Book {
     pub(super) fn take_grant(&mut self, token: Token) -> Option<Grant> {
         let grant = self.grants.remove(&token)?;
         self.by_end.remove(&(grant.end, token));
+        self.touched.insert(grant.key.clone());
         if let Some(record) = self.records.get_mut(&grant.key) {
             record.grant = record.grant.filter(|current| *current != token);
         }
@@ -210,6 +226,7 @@ impl Book {
 
     pub(super) fn set_end(&mut self, token: Token, end: Time) {
         if let Some(grant) = self.grants.get_mut(&token) {
+            self.touched.insert(grant.key.clone());
             self.by_end.remove(&(grant.end, token));
             grant.end = end;
             self.by_end.insert((end, token));
@@ -232,12 +249,14 @@ impl Book {
 
     /// Remembers what the id stood for and its last line.
     pub(super) fn remember(&mut self, key: &IntentKey, ended: Ended) {
+        self.touched.insert(key.clone());
         self.ended.push_back((ended.at, key.clone()));
         self.records.entry(key.clone()).or_default().ended = Some(ended);
     }
 
     /// The last line of an intent that has ended and was still to be told of it.
     pub(super) fn set_ended_line(&mut self, key: &IntentKey, line: Verdict) {
+        self.touched.insert(key.clone());
         if let Some(ended) = self.records.get_mut(key).and_then(|record| record.ended.as_mut()) {
             ended.line = Some(line);
         }
@@ -258,15 +277,21 @@ impl Book {
             let Some((at, key)) = self.ended.pop_front() else { return };
             let Some(record) = self.records.get_mut(&key) else { continue };
             record.ended = record.ended.take().filter(|ended| ended.at != at);
-            self.drop_if_blank(&key);
+            self.touched.insert(key);
         }
     }
 
-    /// Drops a record that stands for nothing.
-    pub(super) fn drop_if_blank(&mut self, key: &IntentKey) {
-        let is_blank = |it: &Record| it.undecided.is_none() && it.grant.is_none() && it.ended.is_none();
-        if self.records.get(key).is_some_and(is_blank) {
-            self.records.remove(key);
+    /// Takes what changed in this slot into the state digest, and drops records that stand for nothing.
+    pub(super) fn settle(&mut self, ledger: &Ledger, digest: &mut StateDigest) {
+        for key in std::mem::take(&mut self.touched) {
+            let Some(record) = self.records.get_mut(&key) else { continue };
+            let grant = record.grant.and_then(|token| self.grants.get(&token));
+            let hash = (!record.is_blank()).then(|| hash_of(&key, record, grant, ledger));
+            digest.replace(record.hash, hash);
+            record.hash = hash;
+            if record.is_blank() {
+                self.records.remove(&key);
+            }
         }
     }
 
@@ -283,4 +308,16 @@ impl Book {
         let held = own.filter_map(|grant| Window::new(grant.start.max(grant.granted_at), grant.end));
         held.filter_map(|window| window.overlap(span)).fold(Micros::ZERO, |sum, it| sum.plus(it.duration()))
     }
+}
+
+fn hash_of(key: &IntentKey, record: &Record, grant: Option<&Grant>, ledger: &Ledger) -> u128 {
+    let mut hasher = ItemHasher::new(Item::Record);
+    hasher.key(key);
+    hasher.option(record.undecided.as_ref(), ItemHasher::undecided);
+    hasher.option(grant, |hasher, grant| {
+        let windows = ledger.group(grant.group).map_or(&[][..], |group| &group.windows);
+        hasher.grant(grant, windows);
+    });
+    hasher.option(record.ended.as_ref(), ItemHasher::ended);
+    hasher.finish()
 }

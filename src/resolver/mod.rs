@@ -14,6 +14,7 @@ mod batch;
 mod book;
 mod checks;
 mod deadlock;
+mod digest;
 mod fit;
 mod history;
 mod ledger;
@@ -28,6 +29,7 @@ mod shrink;
 mod window_set;
 
 pub use batch::{AgentOp, BatchError, Input, RulesChange, SlotBatch, SystemOp};
+pub use digest::StateDigest;
 pub use outcome::{GrantView, SlotOutcome, UndecidedView};
 pub use rules::{Resource, Rules};
 
@@ -48,6 +50,9 @@ pub struct Resolver {
     /// Declarations and revisions taken so far: their number orders those of one instant.
     arrivals: u64,
     last_slot: Option<Slot>,
+    digest: StateDigest,
+    /// The counters' part of the digest, as of the last slot.
+    counters_hash: Option<u128>,
 }
 
 impl Resolver {
@@ -67,6 +72,8 @@ impl Resolver {
             next_token: 1,
             arrivals: 0,
             last_slot: None,
+            digest: StateDigest::default(),
+            counters_hash: None,
         }
     }
 
@@ -93,12 +100,28 @@ impl Resolver {
         self.rules = Rules { length, ..change.rules };
         self.rules.resources = match change.resources {
             Some(resources) => {
-                self.settings = settings::Settings::new(&resources);
+                self.settings.replace(&resources);
                 self.ledger.resettle(&self.settings);
                 resources
             }
             None => resources,
         };
+    }
+
+    /// Takes what changed in a slot into the state digest.
+    fn settle(&mut self) -> StateDigest {
+        self.book.settle(&self.ledger, &mut self.digest);
+        self.ended_windows.settle(&mut self.digest);
+        self.ended_grants.settle(&mut self.digest);
+        self.settings.settle(&mut self.digest);
+        let mut counters = digest::ItemHasher::new(digest::Item::Counters);
+        counters.number(self.next_token);
+        counters.number(self.arrivals);
+        counters.time(self.ended_windows.forgotten());
+        let hash = Some(counters.finish());
+        self.digest.replace(self.counters_hash, hash);
+        self.counters_hash = hash;
+        self.digest
     }
 
     /// The next slot in which something may happen without any input, if there is one.

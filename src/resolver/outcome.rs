@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::StateDigest;
 use crate::types::{Contested, Decision, Intent, IntentKey, Slot, Time, Token, Window};
 
 /// What one slot decided.
@@ -22,12 +23,21 @@ pub struct SlotOutcome {
     pub contested: Vec<Contested>,
     /// Scores that were not finite and ranked lowest.
     pub scores_not_finite: usize,
+    /// The digest of the state after the slot.
+    pub digest: StateDigest,
 }
 
 impl SlotOutcome {
     /// An outcome of `slot` in which nothing was decided.
     pub fn empty(slot: Slot, at: Time) -> Self {
-        SlotOutcome { slot, at, decisions: Vec::new(), contested: Vec::new(), scores_not_finite: 0 }
+        SlotOutcome {
+            slot,
+            at,
+            decisions: Vec::new(),
+            contested: Vec::new(),
+            scores_not_finite: 0,
+            digest: StateDigest::default(),
+        }
     }
 }
 

@@ -110,6 +110,7 @@ impl<'a> SlotRun<'a> {
             decisions: self.decisions,
             contested: self.contested,
             scores_not_finite: self.scores_not_finite,
+            digest: self.state.settle(),
         }
     }
 

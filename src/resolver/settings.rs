@@ -1,5 +1,8 @@
 //! The table of resources: what holds for a path, by the longest prefix that sets it.
 
+use std::collections::BTreeMap;
+
+use super::digest::{Item, ItemHasher, StateDigest};
 use crate::resolver::Resource;
 use crate::types::{Claim, FixedMap, Micros, Mode, Path};
 
@@ -7,16 +10,40 @@ use crate::types::{Claim, FixedMap, Micros, Mode, Path};
 #[derive(Debug, Default)]
 pub(super) struct Settings {
     by_path: FixedMap<Path, Resource>,
+    /// Capacities that were set at run time, each with its part of the state digest once it is in.
+    set_at_run_time: BTreeMap<Path, Option<u128>>,
+    /// The hashes of those that a new table has replaced.
+    dropped: Vec<Option<u128>>,
 }
 
 impl Settings {
     pub(super) fn new(resources: &[Resource]) -> Self {
-        Settings { by_path: resources.iter().map(|it| (it.path.clone(), it.clone())).collect() }
+        let by_path = resources.iter().map(|it| (it.path.clone(), it.clone())).collect();
+        Settings { by_path, ..Settings::default() }
+    }
+
+    /// Takes a new table, in which nothing is set at run time any longer.
+    pub(super) fn replace(&mut self, resources: &[Resource]) {
+        let dropped = std::mem::take(&mut self.set_at_run_time).into_values().collect();
+        *self = Settings { dropped, ..Settings::new(resources) };
+    }
+
+    /// Takes what changed in this slot into the state digest. The table itself is configuration.
+    pub(super) fn settle(&mut self, digest: &mut StateDigest) {
+        self.dropped.drain(..).for_each(|hash| digest.replace(hash, None));
+        for (path, hash) in self.set_at_run_time.iter_mut().filter(|(_, hash)| hash.is_none()) {
+            let mut hasher = ItemHasher::new(Item::Resource);
+            hasher.text(path.as_str());
+            hasher.option(self.by_path.get(path).and_then(|it| it.capacity), ItemHasher::number);
+            *hash = Some(hasher.finish());
+            digest.replace(None, *hash);
+        }
     }
 
     pub(super) fn set_capacity(&mut self, path: &Path, capacity: u64) {
         let resource = self.by_path.entry(path.clone()).or_insert_with(|| Resource::new(path.clone()));
         resource.capacity = Some(capacity);
+        self.dropped.extend(self.set_at_run_time.insert(path.clone(), None));
     }
 
     /// The first that is set, from the path upwards.
