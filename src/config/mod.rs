@@ -134,3 +134,6 @@ fn check(root: &Node) -> Result<Config, Fault> {
         document,
     })
 }
+
+#[cfg(test)]
+mod tests;

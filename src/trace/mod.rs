@@ -16,3 +16,6 @@ pub use error::TraceError;
 pub use line::TraceReader;
 pub use output::write_decision;
 pub use run::{ResolveError, resolve};
+
+#[cfg(test)]
+mod tests;
