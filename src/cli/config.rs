@@ -1,13 +1,13 @@
-//! `preclaim config`: a configuration to start from, and whether one is right.
+//! `preclaim config`: a configuration to start from, what one means, and whether it is right.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
 use super::{ExitCode, output};
 use crate::config::{Config, TEMPLATE};
 
-/// Print a configuration to start from, or check one
+/// Print a configuration to start from, show or check one
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example:\n  $ preclaim config init > preclaim.toml\n  $ preclaim config check preclaim.toml"
@@ -22,24 +22,41 @@ enum Command {
     /// Print a whole configuration: every key, with its default and what it means
     #[command(after_help = "Example:\n  $ preclaim config init > preclaim.toml")]
     Init,
+    /// Print a configuration with all that it leaves out filled in
+    #[command(after_help = "Example:\n  $ preclaim config show preclaim.toml")]
+    Show {
+        /// The file
+        #[arg(default_value = FILE)]
+        file: PathBuf,
+    },
     /// Check a configuration; says what is wrong, and ends with code 30
     #[command(after_help = "Example:\n  $ preclaim config check preclaim.toml\n  preclaim.toml is right")]
     Check {
         /// The file
-        #[arg(default_value = "preclaim.toml")]
+        #[arg(default_value = FILE)]
         file: PathBuf,
     },
 }
 
+/// The configuration that is meant where none is named.
+const FILE: &str = "preclaim.toml";
+
 pub(super) fn run(args: Args) -> ExitCode {
     match args.command {
         Command::Init => output::print(format_args!("{TEMPLATE}")),
-        Command::Check { file } => match Config::load(&file) {
-            Ok(_) => output::print(format_args!("{} is right\n", file.display())),
-            Err(error) => {
-                output::complain(error);
-                ExitCode::Configuration
-            }
-        },
+        Command::Show { file } => with(&file, |config| output::print(format_args!("{}", config.to_toml()))),
+        Command::Check { file } => {
+            with(&file, |_| output::print(format_args!("{} is right\n", file.display())))
+        }
+    }
+}
+
+fn with(file: &Path, then: impl FnOnce(&Config) -> ExitCode) -> ExitCode {
+    match Config::load(file) {
+        Ok(config) => then(&config),
+        Err(error) => {
+            output::complain(error);
+            ExitCode::Configuration
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The command line: parses, calls one function of the library, says what came of it.
 //!
 //! One file a command: `src/cli/NAME.rs` with an `Args` (clap) and a `run(args) -> ExitCode`; its
-//! line in [`Command`] and in [`main`] is all that it needs here. Data goes to standard output, talk
+//! line in `Command` and in [`main`] is all that it needs here. Data goes to standard output, talk
 //! to standard error, and every command ends with a code of [`exit::ExitCode`]. No command decides
 //! anything itself.
 

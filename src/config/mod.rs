@@ -9,6 +9,7 @@ mod duration;
 mod error;
 mod read;
 mod rules;
+mod show;
 mod tree;
 
 use std::fs::File;
@@ -91,6 +92,14 @@ impl Config {
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigError> {
         let root = read::read(text).map_err(|error| ConfigError::syntax(name, text, &error))?;
         check(&root).map_err(|fault| ConfigError::fault(name, text, &fault))
+    }
+
+    /// The whole configuration as TOML: what was written, over the defaults.
+    pub fn to_toml(&self) -> String {
+        let template = read::read(TEMPLATE).map(|root| root.value);
+        let Ok(Value::Table(mut whole)) = template else { unreachable!("a test reads the template") };
+        whole.overlay(&self.document);
+        show::toml(&whole)
     }
 
     /// Replaces the keys that `change` names, and tells what that means to a running core. On an

@@ -126,3 +126,19 @@ fn a_change_that_is_wrong_changes_nothing() {
     assert_eq!(format!("{config:?}"), before);
     patch(&mut config, "slot", vec![("length", text("10ms"))]).expect("the length it has already");
 }
+
+#[test]
+fn a_configuration_that_is_shown_means_the_same() {
+    let text = "[slot]\nmin_lead = \"2ms\"\n[priority]\nurgency = 1e300\naging = 2\n[tls]\ncert = \"a\\\"\\u0001\"\nkey = \"k\"\n\
+        [[resource]]\npath = \"p\"\ncapacity = 3\n[[resource]]\npath = \"q\"\noverlap_ratio = 0.1\n";
+    let config = parse(text);
+    let shown = config.to_toml();
+    let again = parse(&shown);
+    assert_eq!(format!("{:?}", (&again.rules, &again.tls)), format!("{:?}", (&config.rules, &config.tls)));
+    assert_eq!(again.to_toml(), shown);
+    for words in
+        ["length = \"10ms\"", "min_lead = \"2ms\"", "connections = 4096", "[[resource]]\npath = \"q\""]
+    {
+        assert!(shown.contains(words), "{words:?} is not in:\n{shown}");
+    }
+}
