@@ -91,6 +91,7 @@ fn a_bad_line_is_named_with_its_field_what_was_found_and_what_may_stand_there() 
         (intent(r#""slak":1,"claims":[]"#), &["`declare.slak`", "nearest slack"]),
         (intent(r#""class":1e0,"claims":[]"#), &["`declare.class`", "found 1e0"]),
         (intent(r#""urgency":1e999,"claims":[]"#), &["`declare.urgency`", "found 1e999", "binary64"]),
+        (r#"{"at":5,"agent":"\ud800"}"#.into(), &["`agent`", "JSON", "escape"]),
         (intent(r#""hold":1,"claims":[]"#), &["`declare.hold`", "true or false"]),
         (intent(r#""start":"now","claims":[]"#), &["`declare.start`", r#"found "now""#, "asap"]),
         (intent(r#""note":"x","claims":[]"#), &["`declare.note`"]),

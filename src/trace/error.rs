@@ -32,11 +32,16 @@ impl TraceError {
             (Problem::Crowded, _) => {
                 format!("field `{field}`: found too many fields beside it\n  may be  one of {OBJECT_FIELDS}")
             }
-            (Problem::Syntax(_), Some(number)) => {
+            // JSON all the same, so that the number there is just too large; for text, its escapes.
+            (Problem::Syntax(_), Some(number))
+                if number.starts_with(|c: char| c == '-' || c.is_ascii_digit()) =>
+            {
                 let number = printable(number);
                 format!("{}found {number}\n  may be  a number that binary64 holds", of_field(field))
             }
-            (Problem::Syntax(error), None) => no_json(text, field, error),
+            (Problem::Syntax(error), raw) => {
+                no_json(field, error, raw.unwrap_or_else(|| tail(text, error.column())))
+            }
         };
         TraceError { line, message }
     }
@@ -48,11 +53,11 @@ impl TraceError {
     }
 }
 
-fn no_json(text: &str, field: &FieldPath, error: &serde_json::Error) -> String {
+fn no_json(field: &FieldPath, error: &serde_json::Error, found: &str) -> String {
     let place = format!(" at line {} column {}", error.line(), error.column());
     let what = error.to_string();
     let what = what.strip_suffix(&place).unwrap_or(&what);
-    let (of, column, found) = (of_field(field), error.column(), printable(tail(text, error.column())));
+    let (of, column, found) = (of_field(field), error.column(), printable(found));
     format!("{of}found {found}\n  may be  one JSON object; at byte {column} it is none: {what}")
 }
 
