@@ -2,3 +2,5 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod geometry;
+mod tree;
+pub mod windows;
