@@ -33,26 +33,35 @@ fn polygon_um(corners: &[[i64; 2]]) -> Shape {
     try_polygon(corners, None).unwrap()
 }
 
-/// A rational number, never reduced.
+/// A rational number in lowest terms: unreduced ones double in length with every cut.
 #[derive(Clone, Debug)]
 struct Rational(BigInt, BigInt);
 
 impl Rational {
+    fn new(num: BigInt, den: BigInt) -> Self {
+        let (mut a, mut b) = (num.clone(), den.clone());
+        while b != 0.into() {
+            (a, b) = (b.clone(), a % b);
+        }
+        if (a < 0.into()) != (den < 0.into()) {
+            a = -a;
+        }
+        Rational(num / &a, den / a)
+    }
     fn whole(value: i64) -> Self {
         Rational(value.into(), 1.into())
     }
     fn plus(&self, other: &Self) -> Self {
-        Rational(&self.0 * &other.1 + &other.0 * &self.1, &self.1 * &other.1)
+        Rational::new(&self.0 * &other.1 + &other.0 * &self.1, &self.1 * &other.1)
     }
     fn less(&self, other: &Self) -> Self {
-        Rational(&self.0 * &other.1 - &other.0 * &self.1, &self.1 * &other.1)
+        Rational::new(&self.0 * &other.1 - &other.0 * &self.1, &self.1 * &other.1)
     }
     fn times(&self, other: &Self) -> Self {
-        Rational(&self.0 * &other.0, &self.1 * &other.1)
+        Rational::new(&self.0 * &other.0, &self.1 * &other.1)
     }
     fn over(&self, other: &Self) -> Self {
-        let (num, den) = (&self.0 * &other.1, &self.1 * &other.0);
-        if den < 0.into() { Rational(-num, -den) } else { Rational(num, den) }
+        Rational::new(&self.0 * &other.1, &self.1 * &other.0)
     }
     fn sign(&self) -> Ordering {
         self.0.cmp(&0.into())

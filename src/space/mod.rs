@@ -2,5 +2,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod geometry;
+pub mod profile;
+pub mod regions;
 mod tree;
 pub mod windows;
