@@ -17,6 +17,7 @@ mod deadlock;
 mod digest;
 mod fit;
 mod history;
+pub mod invariants;
 mod ledger;
 mod outcome;
 mod placement;
