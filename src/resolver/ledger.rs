@@ -80,7 +80,8 @@ struct Entry {
     laid: u64,
 }
 
-const _: () = assert!(limits::CLAIMS <= u64::BITS as usize && limits::EXPECTS <= u64::BITS as usize);
+const _: () = assert!(limits::CLAIMS <= u64::BITS as usize, "one bit a claim");
+const _: () = assert!(limits::EXPECTS <= limits::CLAIMS, "readings are held as claims");
 
 /// The three modes as rows of an index.
 const MODES: usize = 3;
@@ -128,7 +129,7 @@ pub(super) struct Place {
 
 /// A claim index fits into this many bits of an index key.
 const CLAIM_BITS: u32 = 6;
-const _: () = assert!(limits::CLAIMS <= 1 << CLAIM_BITS && limits::EXPECTS <= 1 << CLAIM_BITS);
+const _: () = assert!(limits::CLAIMS <= 1 << CLAIM_BITS, "an index fits into its bits");
 
 impl Place {
     fn to_key(self) -> u64 {
