@@ -24,5 +24,7 @@ pub mod slot;
 pub mod space;
 #[cfg(feature = "daemon")]
 pub mod trace;
+#[cfg(feature = "daemon")]
+pub mod transport;
 pub mod types;
 pub mod wire;

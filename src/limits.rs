@@ -51,8 +51,64 @@ pub const SLOT_MAX: Micros = Micros::from_secs(1);
 pub const SLOT_INPUTS: usize = 4096;
 /// The operator's inputs that one slot takes in beside them, so that agents cannot crowd them out.
 pub const SLOT_OPERATOR_INPUTS: usize = 64;
-/// Inputs that wait to be decided, over all slots that run late: four full slots' worth of memory.
-pub const WAITING_INPUTS: usize = 4 * SLOT_INPUTS;
+/// Full slots' worth of inputs that wait to be decided where slots run late: bounds their memory.
+pub const WAITING_SLOTS: usize = 4;
+/// Connections past that number that are still taken in, to be told so and closed.
+pub const CONNECTIONS_TO_REFUSE: usize = 64;
+/// Handshakes at a time; past it a packet of a new connection is dropped, and comes again.
+pub const HANDSHAKES: usize = 1024;
+/// Handshakes at a time past which a peer must first prove that its address is its own.
+pub const HANDSHAKES_UNPROVEN: usize = 256;
+/// How long a connection may read nothing of what waits for it.
+pub const SLOW_READER: Micros = Micros::from_secs(10);
+/// How long a connection that is closed may take to read what it was sent last.
+pub const CLOSE_LINGER: Micros = Micros::from_ms(400);
+/// How long all connections together may take to close when the coordinator stops: with the longest
+/// slot, and the time for the socket, it is done within two seconds.
+pub const CLOSE_ALL_WITHIN: Micros = Micros::from_ms(500);
+/// Bytes that wait to be written to one connection: some thousands of answers.
+pub const OUTBOX_BYTES: usize = 1 << 20;
+/// Bytes of a connection that are sent and not acknowledged, or wait to be sent, inside QUIC.
+pub const SEND_WINDOW_BYTES: usize = 256 * 1024;
+/// Bytes of one lane that may be under way to the coordinator: a frame of the largest size and more.
+pub const LANE_WINDOW_BYTES: usize = 128 * 1024;
+/// Bytes of all lanes of a connection together that may be.
+pub const CONNECTION_WINDOW_BYTES: usize = 512 * 1024;
+/// Bytes of an unfinished frame that each lane may hold; for more it waits its turn.
+pub const SHORT_FRAME_BYTES: usize = 4096;
+/// Lanes of one connection that may hold more than that at a time.
+pub const LONG_FRAMES: usize = 4;
+/// The socket's buffers: a burst of all agents within one slot.
+pub const SOCKET_BUFFER_BYTES: usize = 4 << 20;
+/// Messages that one name has taken in within one slot, so that no name takes the slot from others.
+pub const SLOT_INPUTS_OF_A_NAME: usize = 1024;
+/// Intents of one name in force or undecided: bounds what one agent makes the coordinator remember.
+pub const LIVE_OF_A_NAME: usize = 1 << 18;
+/// Intents in force or undecided over all names: about a gigabyte.
+pub const LIVE: usize = 1 << 21;
+/// When to come back where too many intents are in force: some end by themselves meanwhile.
+pub const RETRY_WHEN_FULL: Micros = Micros::from_secs(1);
+/// Requests of one intent whose fate is still open: a declaration, and what was sent again.
+pub const WAITERS: usize = 4;
+/// Names that have a session, connected or kept.
+pub const NAMES: usize = 1 << 16;
+/// Sessions of one name at a time, connected or kept.
+pub const SESSIONS_OF_A_NAME: usize = 256;
+/// Sessions without a connection that are kept, over all names; past it the oldest goes.
+pub const SESSIONS_LEFT: usize = 1 << 16;
+/// How long a session is kept without a connection, so that its incarnation may take it up again.
+pub const SESSION_KEPT: Micros = Micros::from_secs(600);
+/// Incarnations that a session remembers to have been replaced: of live processes under one name and
+/// label, so many cannot take it from each other in turn.
+pub const REPLACED_INCARNATIONS: usize = 8;
+/// News that is kept for one name while it is not there; past it the oldest goes.
+pub const NEWS_OF_A_NAME: usize = 1024;
+/// News that is kept over all names: some tens of megabytes.
+pub const NEWS_KEPT: usize = 1 << 16;
+/// Watches on one connection.
+pub const WATCHES_OF_A_CONNECTION: usize = 8;
+/// Watches over all connections: the slot loop writes each decision to all of them.
+pub const WATCHES: usize = 64;
 /// Looks at the coordinator's state that wait for the slot loop: each is bounded in itself, and
 /// together they must not hold up the next slot.
 pub const WAITING_LOOKS: usize = 64;
@@ -73,9 +129,11 @@ pub const LABEL_BYTES: usize = 64;
 /// Bytes of a text for people inside an answer (a hint, a reason to drain).
 pub const TEXT_BYTES: usize = 256;
 /// Bytes of the mark with which a listing is taken up again.
-pub const CURSOR_BYTES: usize = 128;
+pub const CURSOR_BYTES: usize = 160;
 /// Entries of one page of a listing; a page also ends where its frame is full.
 pub const LIST_PAGE: usize = 256;
+/// Entries that the slot loop looks at for one page: some tens of microseconds.
+pub const LIST_SCAN: usize = 1024;
 /// Lanes that one connection may have open: one an intent for a busy agent, with room to spare.
 pub const LANES: usize = 256;
 /// Requests that a client leaves unanswered at a time, whatever the coordinator would take: bounds its
@@ -126,7 +184,17 @@ const DECLARATION_BYTES: usize = CLAIMS * (CORNERS_MAX * 24 + PATH_BYTES + 96)
 const _: () = assert!(DECLARATION_BYTES <= FRAME_BYTES, "the largest legal intent must fit one frame");
 const _: () = assert!(EXTENSION_BYTES <= EXTENSIONS_BYTES && EXTENSIONS_BYTES < FRAME_BYTES);
 const _: () = assert!(FRAME_BYTES <= u32::MAX as usize, "the length prefix has four bytes");
-const _: () = assert!(WAITING_INPUTS >= SLOT_INPUTS, "one slot must be able to fill up");
+const _: () = assert!(SLOT_INPUTS_OF_A_NAME < SLOT_INPUTS, "one name must not fill a slot");
+const _: () = assert!(BATCH <= SLOT_INPUTS_OF_A_NAME, "a full batch must fit a slot");
+const _: () = assert!(LIVE_OF_A_NAME < LIVE);
+const _: () = assert!(CURSOR_BYTES >= AGENT_BYTES + 9, "a mark names an agent and an id");
+const _: () = assert!(CLOSE_LINGER.as_us() < CLOSE_ALL_WITHIN.as_us());
+const _: () = assert!(SLOT_MAX.as_us() + CLOSE_ALL_WITHIN.as_us() + CLOSE_LINGER.as_us() < 2_000_000);
+const _: () = assert!(LIST_PAGE <= LIST_SCAN);
+const _: () = assert!(FRAME_BYTES < LANE_WINDOW_BYTES && LANE_WINDOW_BYTES <= CONNECTION_WINDOW_BYTES);
+const _: () = assert!(FRAME_BYTES < OUTBOX_BYTES && SHORT_FRAME_BYTES < FRAME_BYTES);
+const _: () = assert!(NEWS_OF_A_NAME < NEWS_KEPT && SESSIONS_OF_A_NAME < SESSIONS_LEFT);
+const _: () = assert!(WAITING_SLOTS >= 1, "one slot must be able to fill up");
 const _: () = assert!(TRACE_LINE_BYTES <= TRACE_SLOT_BYTES);
 const _: () = assert!(UNDECIDED_PER_AGENT <= UNDECIDED);
 const _: () = assert!(PATH_BYTES >= PATH_SEGMENTS * 2 - 1, "the deepest path must be spellable");

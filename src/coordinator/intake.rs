@@ -10,27 +10,12 @@ use std::thread::{self, Thread};
 use crate::clock::Clock;
 use crate::limits;
 use crate::resolver::{AgentOp, Resolver, SystemOp};
-use crate::slot::{Closed, Collector, Full, Room};
+use crate::slot::{Closed, Collector, Full, Refused, Room};
 use crate::types::{Agent, Micros, Slot, Time};
 
 /// A look at the resolver's state, taken on the slot loop's own thread between two slots. It keeps
 /// to a named bound of work, since the next slot waits for it.
 pub(crate) type Look = Box<dyn FnOnce(&Resolver) + Send>;
-
-/// Why something was not taken in. The sender is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Closedness {
-    /// No room in this slot.
-    Full(Full),
-    /// The coordinator is stopping, or has stopped.
-    Draining,
-}
-
-impl From<Full> for Closedness {
-    fn from(full: Full) -> Self {
-        Closedness::Full(full)
-    }
-}
 
 /// What the slot loop does next.
 pub(crate) enum Step<O> {
@@ -74,21 +59,49 @@ impl<O> Intake<O> {
         Intake { state: Mutex::new(state), clock, loop_thread: OnceLock::new() }
     }
 
-    /// Takes in what an agent asks for; returns its arrival.
-    pub(crate) fn agent_input(&self, agent: Agent, op: AgentOp, origin: O) -> Result<Time, Closedness> {
-        self.push(|collector, now| collector.agent_input(now, agent, op, origin))
+    /// Takes in what an agent asks for, in order and with one arrival.
+    ///
+    /// # Errors
+    /// Where there is no room for all of it: the rest, and why.
+    pub(crate) fn agent_inputs(
+        &self,
+        agent: &Agent,
+        batch: Vec<(AgentOp, O)>,
+    ) -> Result<(), (Vec<(AgentOp, O)>, Refused)> {
+        let mut state = self.lock();
+        if state.draining {
+            return Err((batch, Refused::Draining));
+        }
+        // The stamp is taken under the lock that orders the queue, so arrival order is time order.
+        let now = self.clock.now();
+        let mut batch = batch.into_iter();
+        let mut refused = Ok(());
+        while let Some((op, origin)) = batch.next() {
+            if let Err((full, input)) = state.collector.agent_input(now, agent.clone(), op, origin) {
+                refused = Err(([input].into_iter().chain(batch).collect(), full.into()));
+                break;
+            }
+        }
+        self.ring_for_input(&state);
+        refused
     }
 
     /// Takes in what the operator asks for; returns its arrival.
-    pub(crate) fn system_input(&self, op: SystemOp, origin: O) -> Result<Time, Closedness> {
-        self.push(|collector, now| collector.system_input(now, op, origin))
+    pub(crate) fn system_input(&self, op: SystemOp, origin: O) -> Result<Time, Refused> {
+        let mut state = self.lock();
+        if state.draining {
+            return Err(Refused::Draining);
+        }
+        let at = state.collector.system_input(self.clock.now(), op, origin)?;
+        self.ring_for_input(&state);
+        Ok(at)
     }
 
     /// Has somebody look at the state soon. Refused where too many already wait to.
-    pub(crate) fn look(&self, look: Look) -> Result<(), Closedness> {
+    pub(crate) fn look(&self, look: Look) -> Result<(), Refused> {
         let mut state = self.lock();
         if state.draining {
-            return Err(Closedness::Draining);
+            return Err(Refused::Draining);
         }
         if state.looks.len() >= limits::WAITING_LOOKS {
             return Err(Full { until: self.clock.now() }.into());
@@ -122,20 +135,11 @@ impl<O> Intake<O> {
         }
     }
 
-    fn push(
-        &self,
-        take_in: impl FnOnce(&mut Collector<O>, Time) -> Result<Time, Full>,
-    ) -> Result<Time, Closedness> {
-        let mut state = self.lock();
-        if state.draining {
-            return Err(Closedness::Draining);
-        }
-        // The stamp is taken under the lock that orders the queue, so arrival order is time order.
-        let at = take_in(&mut state.collector, self.clock.now())?;
-        if state.collector.next_close(None) < state.alarm || state.alarm.is_none() {
+    /// Wakes the loop where it would sleep past what has arrived.
+    fn ring_for_input(&self, state: &State<O>) {
+        if state.alarm.is_none() || state.collector.next_close(None) < state.alarm {
             self.ring();
         }
-        Ok(at)
     }
 
     fn ring(&self) {

@@ -5,22 +5,17 @@ use std::io;
 
 use crate::resolver::{SlotBatch, SlotOutcome};
 
-/// Where the slot loop writes each slot's record.
+/// Where the slot loop writes each slot's record, in slot order.
 ///
-/// The loop calls [`inputs`](Journal::inputs) before a slot is resolved and
-/// [`outcome`](Journal::outcome) after, in slot order, and sends nothing of the slot before
-/// `outcome` has returned. A journal on disk will append the record there and make it as durable
-/// as it is configured to be.
+/// The loop sends nothing of a slot before [`append`](Journal::append) has returned. A journal on
+/// disk appends the record there and makes it as durable as it is configured to be.
 pub trait Journal: Debug + Send {
-    /// The slot's inputs, before they are decided.
-    fn inputs(&mut self, batch: &SlotBatch);
-
-    /// The slot's decisions. Returns once its record is durable.
+    /// What arrived in a slot and what was decided. Returns once the record is durable.
     ///
     /// # Errors
     /// Where the record may not be durable. The loop ends then and nothing of the slot is sent: a
     /// decision that could be forgotten must not be acted on.
-    fn outcome(&mut self, outcome: &SlotOutcome) -> io::Result<()>;
+    fn append(&mut self, batch: &SlotBatch, outcome: &SlotOutcome) -> io::Result<()>;
 }
 
 /// Keeps nothing: for a coordinator in memory only.
@@ -28,9 +23,7 @@ pub trait Journal: Debug + Send {
 pub struct NoJournal;
 
 impl Journal for NoJournal {
-    fn inputs(&mut self, _: &SlotBatch) {}
-
-    fn outcome(&mut self, _: &SlotOutcome) -> io::Result<()> {
+    fn append(&mut self, _: &SlotBatch, _: &SlotOutcome) -> io::Result<()> {
         Ok(())
     }
 }

@@ -1,11 +1,314 @@
 //! The coordinator: the slot loop, and the sessions that feed it.
 //!
-//! A shell: what is decided, and what a session may do, is decided in the pure rooms.
+//! A shell: what is decided, and what a session may do, is decided in the pure rooms. Usable inside
+//! another process (tests, examples, benches) as well as from the command line.
+//!
+//! ```
+//! use preclaim::coordinator::{Coordinator, CoordinatorConfig};
+//! use preclaim::resolver::Rules;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let coordinator = Coordinator::bind(CoordinatorConfig::in_memory(Rules::default())?)?;
+//! println!("listening on {}", coordinator.local_addr());
+//! let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+//! let running = tokio::spawn(coordinator.run(async { drop(stopped.await) }));
+//! drop(stop);
+//! running.await??;
+//! # Ok(())
+//! # }
+//! ```
 
+mod connection;
+mod hub;
 mod intake;
 mod journal;
+mod listing;
 mod observer;
 mod slot_loop;
 
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
 pub use journal::{Journal, NoJournal};
 pub use observer::{Departure, Observer, Punctuality, SlotReport};
+use quinn::{Endpoint, Incoming};
+use rustls::pki_types::CertificateDer;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use self::connection::Server;
+use self::hub::Hub;
+use self::intake::Intake;
+use self::slot_loop::{LoopDeath, LoopEnd, SlotLoop};
+use crate::clock::{Clock, SystemClock};
+use crate::config::Limits;
+use crate::limits;
+use crate::resolver::{Resolver, Rules};
+pub use crate::session::coordinator::{Admission, Denial, Open};
+use crate::session::coordinator::{Bounds, Sessions, Terms};
+use crate::slot::Room;
+pub use crate::slot::{Full, Refused};
+use crate::transport::Departures;
+pub use crate::transport::{BindError, Identity, IdentityError};
+use crate::types::Time;
+use crate::wire::CloseCode;
+
+/// Everything that a coordinator is started with.
+#[derive(Debug)]
+pub struct CoordinatorConfig {
+    /// Where it listens; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// What the decision core is told.
+    pub rules: Rules,
+    /// How much it takes in.
+    pub limits: Limits,
+    /// Its certificate and key.
+    pub identity: Identity,
+    /// Its clock.
+    pub clock: Arc<dyn Clock>,
+    /// Where each slot's record goes before anything of it is sent.
+    pub journal: Box<dyn Journal>,
+    /// Who may ask for what.
+    pub admission: Arc<dyn Admission>,
+    /// Who is told of its own work; noting it costs a little.
+    pub observer: Option<Arc<dyn Observer>>,
+}
+
+impl CoordinatorConfig {
+    /// A coordinator that keeps nothing, on a free port of this machine, with a certificate of its
+    /// own making, open to everybody on this machine.
+    ///
+    /// # Errors
+    /// Where a certificate cannot be made.
+    pub fn in_memory(rules: Rules) -> Result<Self, IdentityError> {
+        let names = ["localhost", "127.0.0.1", "::1"].map(String::from);
+        Ok(CoordinatorConfig {
+            listen: (Ipv4Addr::LOCALHOST, 0).into(),
+            rules,
+            limits: Limits::default(),
+            identity: Identity::self_made(names)?,
+            clock: Arc::new(SystemClock::start(Time::ZERO)),
+            journal: Box::new(NoJournal),
+            admission: Arc::new(Open),
+            observer: None,
+        })
+    }
+}
+
+/// Why a coordinator ended by itself. It has told its agents and decides nothing any more.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CoordinatorError {
+    /// The slot loop's thread could not be started.
+    #[error("the slot loop cannot be started: {0}")]
+    Start(#[source] io::Error),
+    /// The slot loop panicked.
+    #[error("the slot loop has died; what it said is above")]
+    SlotLoopDied,
+    /// A slot's record could not be made durable.
+    #[error("a slot's record could not be made durable: {0}")]
+    Journal(#[source] io::Error),
+    /// The socket is gone.
+    #[error("the socket has failed")]
+    Socket,
+}
+
+impl From<LoopDeath> for CoordinatorError {
+    fn from(death: LoopDeath) -> Self {
+        match death {
+            LoopDeath::Journal(error) => CoordinatorError::Journal(error),
+            LoopDeath::Panic => CoordinatorError::SlotLoopDied,
+        }
+    }
+}
+
+/// A coordinator that listens, and decides once it is [run](Coordinator::run).
+pub struct Coordinator {
+    endpoint: Endpoint,
+    local_addr: SocketAddr,
+    certificate: CertificateDer<'static>,
+    server: Arc<Server>,
+    slot_loop: SlotLoop<Origin, Arc<Hub>>,
+}
+
+impl fmt::Debug for Coordinator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Coordinator").field("local_addr", &self.local_addr).finish_non_exhaustive()
+    }
+}
+
+impl Coordinator {
+    /// Listens. Clients that connect from now on wait until it runs.
+    ///
+    /// # Errors
+    /// [`BindError`], where the address is in use or refused, or the certificate cannot be used.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn bind(config: CoordinatorConfig) -> Result<Self, BindError> {
+        let CoordinatorConfig { listen, rules, limits, identity, clock, journal, admission, observer } =
+            config;
+        let certificate = identity.certificate();
+        let departures = observer.clone().map(|observer| {
+            Arc::new(Departures::new(Arc::clone(&clock), move |departure| observer.departed(&departure)))
+        });
+        let endpoint =
+            crate::transport::bind(listen, identity, limits.lanes, limits.idle_timeout, departures.clone())?;
+        let local_addr = endpoint.local_addr().map_err(|error| BindError::Socket { addr: listen, error })?;
+        let room = Room {
+            inputs: limits.slot_inputs,
+            operator_inputs: limits::SLOT_OPERATOR_INPUTS,
+            waiting: limits.slot_inputs.saturating_mul(limits::WAITING_SLOTS),
+        };
+        let intake = Arc::new(Intake::new(Arc::clone(&clock), rules.length, room));
+        let sessions = Sessions::new(terms(&rules, &limits));
+        let hub = Arc::new(Hub::new(sessions, Arc::clone(&intake), Arc::clone(&clock), admission));
+        let server = Arc::new(Server {
+            hub: Arc::clone(&hub),
+            limits,
+            departures,
+            looks: Arc::new(Semaphore::new(limits::WAITING_LOOKS)),
+            spare_names: AtomicU64::new(1),
+        });
+        let slot_loop =
+            SlotLoop { intake, clock, resolver: Resolver::new(rules), journal, publisher: hub, observer };
+        Ok(Coordinator { endpoint, local_addr, certificate, server, slot_loop })
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Its certificate, for clients to trust.
+    pub fn certificate(&self) -> &CertificateDer<'static> {
+        &self.certificate
+    }
+
+    /// The operator's way in, good for as long as it runs.
+    pub fn operator(&self) -> Operator {
+        Operator(Arc::clone(&self.server.hub))
+    }
+
+    /// Serves until `shutdown` resolves; then takes nothing new, decides the open slot, tells all
+    /// agents, and returns within a slot and a second.
+    ///
+    /// Dropped before it returns, it stops without telling anybody.
+    ///
+    /// # Errors
+    /// [`CoordinatorError`], where it cannot go on deciding.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), CoordinatorError> {
+        let Coordinator { endpoint, server, slot_loop, .. } = self;
+        let mut loop_end = slot_loop.spawn().map_err(CoordinatorError::Start)?;
+        // Where this future is dropped, the loop still has to end.
+        let _stop = StopOnDrop(Arc::clone(&server));
+        let mut connections = JoinSet::new();
+        let stopped = tokio::select! {
+            biased;
+            () = shutdown => None,
+            error = accept(&endpoint, &server, &mut loop_end, &mut connections) => Some(error),
+        };
+        let ended = match stopped {
+            Some(error) => Err(error),
+            None => drain(&endpoint, &server, &mut loop_end).await,
+        };
+        let code = if ended.is_ok() { CloseCode::ShuttingDown } else { CloseCode::Internal };
+        server.hub.close_all(code, code.as_str());
+        let all = async { while connections.join_next().await.is_some() {} };
+        let _ = timeout(limits::CLOSE_ALL_WITHIN.to_std(), all).await;
+        endpoint.close(code.number().into(), code.as_str().as_bytes());
+        let _ = timeout(limits::CLOSE_LINGER.to_std(), endpoint.wait_idle()).await;
+        ended
+    }
+}
+
+/// Takes connections in until something that cannot go on; says what.
+async fn accept(
+    endpoint: &Endpoint,
+    server: &Arc<Server>,
+    loop_end: &mut LoopEnd,
+    connections: &mut JoinSet<()>,
+) -> CoordinatorError {
+    loop {
+        tokio::select! {
+            biased;
+            ended = loop_end.wait() => {
+                // The loop ends without an error only when it is drained, which is not done here.
+                return ended.err().map_or(CoordinatorError::SlotLoopDied, CoordinatorError::from);
+            }
+            Some(_) = connections.join_next() => {}
+            incoming = endpoint.accept() => match incoming {
+                Some(incoming) => admit(endpoint, server, incoming, connections),
+                None => return CoordinatorError::Socket,
+            },
+        }
+    }
+}
+
+/// A connection is served, has to prove its address first, or is refused unseen.
+fn admit(endpoint: &Endpoint, server: &Arc<Server>, incoming: Incoming, connections: &mut JoinSet<()>) {
+    let open = endpoint.open_connections();
+    if open >= server.limits.connections.saturating_add(limits::CONNECTIONS_TO_REFUSE) {
+        return incoming.refuse();
+    }
+    let in_handshake = open.saturating_sub(server.hub.connections());
+    if in_handshake >= limits::HANDSHAKES_UNPROVEN && incoming.may_retry() {
+        // It may retry, so this cannot fail.
+        let _ = incoming.retry();
+        return;
+    }
+    connections.spawn(connection::serve(Arc::clone(server), incoming));
+}
+
+/// Takes in nothing new and waits until the open slot has been decided and answered.
+async fn drain(endpoint: &Endpoint, server: &Server, loop_end: &mut LoopEnd) -> Result<(), CoordinatorError> {
+    endpoint.set_server_config(None);
+    server.hub.intake.drain();
+    server.hub.tell_draining("the coordinator shuts down");
+    loop_end.wait().await.map_err(CoordinatorError::from)
+}
+
+/// The operator's way in: what it sets is an input of the slot it arrives in, as agents' messages are.
+#[derive(Clone, Debug)]
+pub struct Operator(Arc<Hub>);
+
+impl Operator {
+    /// Hands in what the operator asks for; returns when it arrived. It takes its turn in that slot.
+    ///
+    /// # Errors
+    /// [`Refused`], where the slot has no room for more of the operator's inputs, or the coordinator
+    /// stops.
+    pub fn submit(&self, op: SystemOp) -> Result<Time, Refused> {
+        self.0.intake.system_input(op, Origin::operator())
+    }
+}
+
+struct StopOnDrop(Arc<Server>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.hub.intake.drain();
+    }
+}
+
+fn terms(rules: &Rules, limits: &Limits) -> Terms {
+    Terms {
+        // The standard library seeds its maps from the system's source of randomness.
+        state: RandomState::new().hash_one(0),
+        slot_length: rules.length,
+        min_lead: rules.min_lead,
+        horizon: rules.horizon,
+        software: concat!("preclaim ", env!("CARGO_PKG_VERSION")).into(),
+        bounds: Bounds {
+            lanes: limits.lanes,
+            undecided_of_a_name: limits.undecided_per_agent,
+            undecided: limits.undecided,
+        },
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+pub use crate::transport::Departure;
 use crate::types::{Micros, Slot, Time};
 
 /// How a slot kept its time.
@@ -48,19 +49,6 @@ impl Punctuality {
             (false, false) => Punctuality::OnTime,
         }
     }
-}
-
-/// News of one slot that has left for one connection: the kernel has taken the datagrams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Departure {
-    /// Which slot the news is of.
-    pub slot: Slot,
-    /// When the first datagram was handed to the kernel.
-    pub first: Time,
-    /// When the last one was.
-    pub last: Time,
-    /// How many messages they carried.
-    pub messages: usize,
 }
 
 /// Watches the coordinator at work.

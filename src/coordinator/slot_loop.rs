@@ -18,8 +18,8 @@ use crate::slot::Closed;
 
 /// Hands a slot's decisions to those who are to know them.
 pub(crate) trait Publish<O>: Send {
-    /// Publishes what was decided; `origins` says where each input of the slot came from, by index.
-    fn publish(&mut self, outcome: SlotOutcome, origins: Vec<O>);
+    /// Publishes what was decided in the slot `closed`; `resolver` is how things stand after it.
+    fn publish(&mut self, closed: &Closed<O>, outcome: &SlotOutcome, resolver: &Resolver);
 }
 
 /// Why the slot loop ended before it was told to.
@@ -75,33 +75,31 @@ impl<O, P: Publish<O>> SlotLoop<O, P> {
     fn run(mut self) -> Result<(), LoopDeath> {
         loop {
             match self.intake.next_step(self.resolver.next_due()) {
-                Step::Decide(closed) => self.decide(closed)?,
+                Step::Decide(closed) => self.decide(&closed)?,
                 Step::Show(look) => look(&self.resolver),
                 Step::Stop => return Ok(()),
             }
         }
     }
 
-    fn decide(&mut self, Closed { batch, origins }: Closed<O>) -> Result<(), LoopDeath> {
-        let (closed, inputs) = (self.clock.now(), batch.inputs().len());
-        self.journal.inputs(&batch);
-        let outcome = self.resolver.resolve(&batch);
+    fn decide(&mut self, slot: &Closed<O>) -> Result<(), LoopDeath> {
+        let (closed, batch) = (self.clock.now(), &slot.batch);
+        let outcome = self.resolver.resolve(batch);
         let resolved = self.clock.now();
-        self.journal.outcome(&outcome).map_err(LoopDeath::Journal)?;
+        self.journal.append(batch, &outcome).map_err(LoopDeath::Journal)?;
         let persisted = self.clock.now();
-        let (slot, at, decisions) = (outcome.slot, outcome.at, outcome.decisions.len());
-        self.publisher.publish(outcome, origins);
+        self.publisher.publish(slot, &outcome, &self.resolver);
         let published = self.clock.now();
-        let punctuality = Punctuality::of(at, self.resolver.rules().length, closed, published);
+        let punctuality = Punctuality::of(outcome.at, self.resolver.rules().length, closed, published);
         self.report(&SlotReport {
-            slot,
-            at,
+            slot: outcome.slot,
+            at: outcome.at,
             closed,
             resolved,
             persisted,
             published,
-            inputs,
-            decisions,
+            inputs: batch.inputs().len(),
+            decisions: outcome.decisions.len(),
             punctuality,
         });
         Ok(())
@@ -121,9 +119,8 @@ mod tests {
     use super::*;
     use crate::clock::ManualClock;
     use crate::coordinator::NoJournal;
-    use crate::coordinator::intake::Closedness;
     use crate::resolver::{AgentOp, Rules, SlotBatch};
-    use crate::slot::Room;
+    use crate::slot::{Refused, Room};
     use crate::types::{Agent, IntentId, Micros, Time};
 
     const LENGTH: Micros = Micros::from_us(100);
@@ -133,9 +130,9 @@ mod tests {
     struct Tell(mpsc::Sender<Published>);
 
     impl Publish<u64> for Tell {
-        fn publish(&mut self, outcome: SlotOutcome, origins: Vec<u64>) {
+        fn publish(&mut self, Closed { origins, .. }: &Closed<u64>, outcome: &SlotOutcome, _: &Resolver) {
             assert!(!origins.contains(&666), "a planted fault: the panic message above is expected");
-            self.0.send((outcome.slot.number(), origins)).unwrap();
+            self.0.send((outcome.slot.number(), origins.clone())).unwrap();
         }
     }
 
@@ -143,9 +140,7 @@ mod tests {
     struct BrokenJournal;
 
     impl Journal for BrokenJournal {
-        fn inputs(&mut self, _: &SlotBatch) {}
-
-        fn outcome(&mut self, _: &SlotOutcome) -> io::Result<()> {
+        fn append(&mut self, _: &SlotBatch, _: &SlotOutcome) -> io::Result<()> {
             Err(io::Error::other("a planted fault"))
         }
     }
@@ -176,9 +171,10 @@ mod tests {
             Rig { clock, intake, published, end }
         }
 
-        fn push(&self, origin: u64) -> Result<Time, Closedness> {
+        fn push(&self, origin: u64) -> Result<(), Refused> {
             let op = AgentOp::Release { id: IntentId::new(origin) };
-            self.intake.agent_input(Agent::new("a").unwrap(), op, origin)
+            let agent = Agent::new("a").unwrap();
+            self.intake.agent_inputs(&agent, vec![(op, origin)]).map_err(|(_, why)| why)
         }
 
         fn end(self) -> Result<(), LoopDeath> {
@@ -190,7 +186,7 @@ mod tests {
     fn an_arrival_wakes_a_sleeping_loop_which_decides_it_at_its_boundary() {
         let rig = Rig::new(Box::new(NoJournal));
         rig.clock.set(Time::from_us(1_234));
-        assert_eq!(rig.push(7).unwrap(), Time::from_us(1_234));
+        rig.push(7).unwrap();
         rig.clock.set(Time::from_us(1_299));
         assert!(rig.published.try_recv().is_err());
         rig.clock.set(Time::from_us(1_300));
@@ -225,7 +221,7 @@ mod tests {
         let rig = Rig::new(Box::new(NoJournal));
         rig.push(1).unwrap();
         rig.intake.drain();
-        assert_eq!(rig.push(2), Err(Closedness::Draining));
+        assert_eq!(rig.push(2), Err(Refused::Draining));
         rig.clock.advance(LENGTH);
         assert_eq!(rig.published.recv().unwrap(), (0, vec![1]));
         assert!(rig.end().is_ok());

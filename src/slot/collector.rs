@@ -22,7 +22,7 @@ impl Default for Room {
         Room {
             inputs: crate::limits::SLOT_INPUTS,
             operator_inputs: crate::limits::SLOT_OPERATOR_INPUTS,
-            waiting: crate::limits::WAITING_INPUTS,
+            waiting: crate::limits::SLOT_INPUTS * crate::limits::WAITING_SLOTS,
         }
     }
 }
@@ -41,6 +41,21 @@ impl fmt::Display for Full {
 }
 
 impl std::error::Error for Full {}
+
+/// Why something was not taken in. The sender is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// No room in this slot.
+    Full(Full),
+    /// The coordinator is stopping, or has stopped.
+    Draining,
+}
+
+impl From<Full> for Refused {
+    fn from(full: Full) -> Self {
+        Refused::Full(full)
+    }
+}
 
 /// A slot that has been closed: its batch, and where each of its inputs came from, by index.
 #[derive(Debug)]
@@ -65,7 +80,7 @@ pub struct Closed<O> {
 /// let mut collector = Collector::new(Micros::from_ms(10), Time::ZERO, Room::default());
 /// let agent = Agent::new("car-7").ok_or("a name")?;
 /// let op = AgentOp::Release { id: IntentId::new(1) };
-/// collector.agent_input(Time::from_us(9_999), agent, op, "lane 0")?;
+/// collector.agent_input(Time::from_us(9_999), agent, op, "lane 0").map_err(|(full, _)| full)?;
 /// assert!(collector.close(Time::from_us(9_999), None).is_none(), "the slot is still open");
 /// let closed = collector.close(Time::from_us(10_000), None).ok_or("due")?;
 /// assert_eq!((closed.batch.inputs().len(), closed.origins), (1, vec!["lane 0"]));
@@ -106,11 +121,18 @@ impl<O> Collector<O> {
     /// that is later.
     ///
     /// # Errors
-    /// [`Full`] where the slot, or the whole queue, has no room. Nothing is taken in then.
-    pub fn agent_input(&mut self, now: Time, agent: Agent, op: AgentOp, origin: O) -> Result<Time, Full> {
+    /// [`Full`] where the slot, or the whole queue, has no room. Nothing is taken in then, and what
+    /// was handed in comes back.
+    pub fn agent_input(
+        &mut self,
+        now: Time,
+        agent: Agent,
+        op: AgentOp,
+        origin: O,
+    ) -> Result<Time, (Full, (AgentOp, O))> {
         let at = self.stamp(now);
         if self.newest_agents >= self.room.inputs || self.waiting.len() >= self.room.waiting {
-            return Err(self.full());
+            return Err((self.full(), (op, origin)));
         }
         self.newest_agents += 1;
         self.waiting.push_back((Input::Agent { at, agent, op }, origin));
@@ -197,7 +219,7 @@ mod tests {
 
     fn push(collector: &mut Collector<u64>, at: u64, id: u64) -> Result<Time, Full> {
         let op = AgentOp::Release { id: IntentId::new(id) };
-        collector.agent_input(us(at), Agent::new("a").unwrap(), op, id)
+        collector.agent_input(us(at), Agent::new("a").unwrap(), op, id).map_err(|(full, _)| full)
     }
 
     /// The slot's number and the ids in it.

@@ -6,4 +6,4 @@
 
 mod collector;
 
-pub use collector::{Closed, Collector, Full, Room};
+pub use collector::{Closed, Collector, Full, Refused, Room};

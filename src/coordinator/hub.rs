@@ -1,0 +1,207 @@
+//! Where sessions and connections meet: one lock around who is there, held for microseconds.
+//!
+//! Two locks are ever held at once: this one, then the intake's or an outbox's. Nothing is sent or
+//! awaited under any, and a slot's news is encoded outside.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::intake::Intake;
+use super::slot_loop::Publish;
+use crate::clock::Clock;
+use crate::resolver::{AgentOp, Resolver, SlotOutcome};
+use crate::session::coordinator::{
+    Admission, ConnectionId, Door, Effect, HelloRefusal, Inbox, LaneId, NotTaken, Origin, Place, Room,
+    Sessions,
+};
+use crate::slot::Closed;
+use crate::transport::Outbox;
+use crate::types::{Agent, FixedMap, Slot, Time};
+use crate::wire::{CloseCode, Hello, ToAgent, ToCoordinator};
+
+/// See the module's documentation.
+pub(crate) struct Hub {
+    state: Mutex<State>,
+    pub(crate) intake: Arc<Intake<Origin>>,
+    pub(crate) clock: Arc<dyn Clock>,
+    admission: Arc<dyn Admission>,
+}
+
+struct State {
+    sessions: Sessions,
+    outboxes: FixedMap<ConnectionId, Arc<Outbox>>,
+    next_connection: u64,
+    /// The last slot that was decided, and its decision time.
+    decided: (Slot, Time),
+}
+
+impl fmt::Debug for Hub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hub").field("intake", &self.intake).finish_non_exhaustive()
+    }
+}
+
+impl Hub {
+    pub(crate) fn new(
+        sessions: Sessions,
+        intake: Arc<Intake<Origin>>,
+        clock: Arc<dyn Clock>,
+        admission: Arc<dyn Admission>,
+    ) -> Self {
+        let outboxes = FixedMap::default();
+        let decided = (Slot::default(), Time::ZERO);
+        let state = Mutex::new(State { sessions, outboxes, next_connection: 1, decided });
+        Hub { state, intake, clock, admission }
+    }
+
+    /// A new connection, whose messages go to `outbox`.
+    pub(crate) fn connected(&self, outbox: &Arc<Outbox>) -> ConnectionId {
+        let mut state = self.lock();
+        let connection = ConnectionId(state.next_connection);
+        state.next_connection += 1;
+        state.outboxes.insert(connection, Arc::clone(outbox));
+        connection
+    }
+
+    /// How many connections there are.
+    pub(crate) fn connections(&self) -> usize {
+        self.lock().outboxes.len()
+    }
+
+    /// The connection has ended.
+    pub(crate) fn disconnected(&self, connection: ConnectionId) {
+        let now = self.clock.now();
+        let mut state = self.lock();
+        state.outboxes.remove(&connection);
+        state.sessions.connection_gone(connection, now);
+    }
+
+    /// Takes a connection into its session.
+    pub(crate) fn hello(
+        &self,
+        connection: ConnectionId,
+        hello: &Hello,
+        spare_name: &Agent,
+    ) -> Result<(), HelloRefusal> {
+        let mut state = self.lock();
+        let effects = state.sessions.hello(connection, hello, spare_name, self.clock.now())?;
+        // Under the lock: nothing that a slot decides from here on may overtake the welcome.
+        state.carry_out(effects);
+        Ok(())
+    }
+
+    /// A message for the core, or a watch, or a goodbye. All others are answered elsewhere.
+    pub(crate) fn message(&self, from: Place, message: ToCoordinator) {
+        let mut state = self.lock();
+        let now = self.clock.now();
+        let door = Door { now, admission: &*self.admission, inbox: &*self.intake };
+        let effects = match message {
+            ToCoordinator::Declare(declare) => state.sessions.declare(from, declare, &door),
+            ToCoordinator::Release(release) => state.sessions.release(from, &release, &door),
+            ToCoordinator::Renew(renew) => state.sessions.renew(from, &renew, &door),
+            ToCoordinator::Watch(watch) => state.sessions.watch(from, &watch, now),
+            ToCoordinator::Bye(_) => state.sessions.bye(from.connection),
+            ToCoordinator::Hello(_) | ToCoordinator::ClockPing(_) | ToCoordinator::List(_) => Vec::new(),
+        };
+        state.carry_out(effects);
+    }
+
+    /// The lane has ended.
+    pub(crate) fn lane_gone(&self, place: Place) {
+        self.lock().sessions.lane_gone(place);
+    }
+
+    /// Looks at the sessions, and at which slot was decided last.
+    pub(crate) fn with_sessions<T>(&self, look: impl FnOnce(&Sessions, (Slot, Time)) -> T) -> T {
+        let state = self.lock();
+        look(&state.sessions, state.decided)
+    }
+
+    /// Tells everybody that nothing new is taken in.
+    pub(crate) fn tell_draining(&self, reason: &str) {
+        let mut state = self.lock();
+        let effects = state.sessions.draining(reason);
+        state.carry_out(effects);
+    }
+
+    /// Closes every connection, once what it was sent has arrived.
+    pub(crate) fn close_all(&self, code: CloseCode, reason: &str) {
+        self.lock().outboxes.values().for_each(|outbox| outbox.close(code, reason));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic in here ends the coordinator where it is the slot loop's; where it is one
+        // connection's, others go on with the tables that it left.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn carry_out(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Send { to, message } => {
+                    if let Some(outbox) = self.outboxes.get(&to.connection) {
+                        outbox.send(to.lane, &message);
+                    }
+                }
+                Effect::Close { connection, code, reason } => {
+                    if let Some(outbox) = self.outboxes.get(&connection) {
+                        outbox.close(code, &reason);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The messages for each connection, in order, with where they go.
+    fn by_connection(&self, effects: Vec<Effect>) -> Vec<(Arc<Outbox>, Vec<(LaneId, ToAgent)>)> {
+        let mut messages: BTreeMap<ConnectionId, Vec<(LaneId, ToAgent)>> = BTreeMap::new();
+        for effect in effects {
+            match effect {
+                Effect::Send { to, message } => {
+                    messages.entry(to.connection).or_default().push((to.lane, message));
+                }
+                // Nothing that is decided closes a connection.
+                Effect::Close { .. } => {}
+            }
+        }
+        let with_outbox = |(connection, messages)| {
+            self.outboxes.get(&connection).map(|outbox| (Arc::clone(outbox), messages))
+        };
+        messages.into_iter().filter_map(with_outbox).collect()
+    }
+}
+
+struct OutboxRoom<'a>(&'a FixedMap<ConnectionId, Arc<Outbox>>);
+
+impl Room for OutboxRoom<'_> {
+    fn has_room(&self, connection: ConnectionId) -> bool {
+        self.0.get(&connection).is_some_and(|outbox| outbox.has_room())
+    }
+}
+
+/// Each connection is handed its part of a slot at once and woken once; the encoding is done outside
+/// of the lock, connection by connection, so that the first leaves while the last is written.
+impl Publish<Origin> for Arc<Hub> {
+    fn publish(&mut self, closed: &Closed<Origin>, outcome: &SlotOutcome, resolver: &Resolver) {
+        let parts = {
+            let mut guard = self.lock();
+            let state = &mut *guard;
+            state.decided = (outcome.slot, outcome.at);
+            let room = OutboxRoom(&state.outboxes);
+            let effects = state.sessions.publish(closed, outcome, resolver, &room);
+            state.by_connection(effects)
+        };
+        for (outbox, messages) in parts {
+            outbox.send_slot(outcome.slot, &messages);
+        }
+    }
+}
+
+impl Inbox for Intake<Origin> {
+    fn take_in(&self, agent: &Agent, batch: Vec<(AgentOp, Origin)>) -> Result<(), NotTaken> {
+        self.agent_inputs(agent, batch).map_err(|(rest, why)| NotTaken { rest, why })
+    }
+}

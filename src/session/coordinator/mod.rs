@@ -1,0 +1,259 @@
+//! The coordinator's half: names, their sessions, and the way from an intent to those who wait for
+//! news of it.
+//!
+//! Under a name there are several sessions, each with a label; within a name and label the newest
+//! incarnation is in charge. Any session of a name may release or renew its intents; news goes to
+//! the session that declared, or where that is gone to all sessions of the name, or is kept. What is
+//! told apart here by connection is only where to send: ownership follows the name.
+
+mod admission;
+mod hello;
+mod intents;
+mod mailbox;
+mod publish;
+mod requests;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub use admission::{Admission, Denial, Open};
+pub use hello::HelloRefusal;
+pub use requests::{Door, Inbox, NotTaken};
+pub use watch::Room;
+
+use crate::limits;
+use crate::types::{Agent, Claim, FixedMap, IntentId, Micros, Slot, Time};
+use crate::wire::{CloseCode, Draining, ToAgent};
+
+/// A connection, numbered in the order in which they come; never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u64);
+
+/// A lane of a connection; 0 is its first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LaneId(pub u64);
+
+impl LaneId {
+    /// The lane of the hello, which is there as long as the connection is.
+    pub const FIRST: LaneId = LaneId(0);
+}
+
+/// Where something came from and its answer goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// The lane of it. Where that is closed by now, the first lane stands in.
+    pub lane: LaneId,
+}
+
+/// What the shell is to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Send this message.
+    Send {
+        /// Where to.
+        to: Place,
+        /// What.
+        message: ToAgent,
+    },
+    /// Close this connection once all that was to be sent on it has been.
+    Close {
+        /// Which one.
+        connection: ConnectionId,
+        /// Why.
+        code: CloseCode,
+        /// Why, for people.
+        reason: String,
+    },
+}
+
+/// Where an input of a slot came from: what its answer needs to find back.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// The lane, or `None` for the operator.
+    from: Option<Place>,
+    label: Arc<str>,
+    request: u64,
+    ask: Ask,
+}
+
+impl Origin {
+    /// An input of the operator's.
+    pub fn operator() -> Self {
+        Origin { from: None, label: Arc::from(""), request: 0, ask: Ask::Other }
+    }
+}
+
+/// What an input asks for, as far as its answer depends on it.
+#[derive(Clone, Debug)]
+enum Ask {
+    /// A declaration or revision.
+    Declare { id: IntentId, note: Arc<str>, claims: Arc<[Claim]>, hold: bool },
+    /// A declaration or revision with a value outside its range, and what it may be.
+    Invalid { hint: &'static str },
+    /// Anything else.
+    Other,
+}
+
+/// What every session is told in its welcome.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// Random, the same for as long as the coordinator's state lasts.
+    pub state: u64,
+    /// The slot length.
+    pub slot_length: Micros,
+    /// The earliest start after a decision.
+    pub min_lead: Micros,
+    /// How far ahead a claim may end.
+    pub horizon: Micros,
+    /// Program and version, for people.
+    pub software: String,
+    /// What is taken in.
+    pub bounds: Bounds,
+}
+
+/// How much agents may have going; what passes it is refused as `overloaded`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Lanes open at a time on one connection.
+    pub lanes: usize,
+    /// Intents of one name without a final answer: each is placed anew in every slot.
+    pub undecided_of_a_name: usize,
+    /// Intents without a final answer over all names.
+    pub undecided: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Bounds {
+            lanes: limits::LANES,
+            undecided_of_a_name: limits::UNDECIDED_PER_AGENT,
+            undecided: limits::UNDECIDED,
+        }
+    }
+}
+
+/// All names, sessions and the lanes that intents live on. See the module's documentation.
+#[derive(Debug)]
+pub struct Sessions {
+    terms: Terms,
+    members: FixedMap<ConnectionId, Member>,
+    names: FixedMap<Agent, Name>,
+    /// Sessions without a connection, the one that has been so longest first.
+    left: BTreeMap<(Time, u64), (Agent, Arc<str>)>,
+    next_session: u64,
+    intents: intents::Intents,
+    mailbox: mailbox::Mailbox,
+    watchers: watch::Watchers,
+}
+
+/// Who is on a connection.
+#[derive(Clone, Debug)]
+struct Member {
+    agent: Agent,
+    /// `None` for an observer, who is no session.
+    label: Option<Arc<str>>,
+}
+
+#[derive(Debug, Default)]
+struct Name {
+    sessions: BTreeMap<Arc<str>, Session>,
+}
+
+#[derive(Debug)]
+struct Session {
+    number: u64,
+    incarnation: u128,
+    /// Incarnations that this one took over from, latest last: none of them takes it back.
+    replaced: Vec<u128>,
+    connection: Option<ConnectionId>,
+    /// When it lost its connection.
+    left: Time,
+}
+
+impl Sessions {
+    /// No sessions yet.
+    pub fn new(terms: Terms) -> Self {
+        Sessions {
+            terms,
+            members: FixedMap::default(),
+            names: FixedMap::default(),
+            left: BTreeMap::new(),
+            next_session: 1,
+            intents: intents::Intents::default(),
+            mailbox: mailbox::Mailbox::default(),
+            watchers: watch::Watchers::default(),
+        }
+    }
+
+    /// The connection has ended. Its session is kept for [`limits::SESSION_KEPT`], and what it
+    /// declared goes on.
+    pub fn connection_gone(&mut self, connection: ConnectionId, now: Time) {
+        self.watchers.forget(connection);
+        let Some(Member { agent, label: Some(label) }) = self.members.remove(&connection) else { return };
+        let session = self.names.get_mut(&agent).and_then(|name| name.sessions.get_mut(&label));
+        let Some(session) = session.filter(|session| session.connection == Some(connection)) else { return };
+        session.connection = None;
+        session.left = now;
+        self.left.insert((now, session.number), (agent, label));
+        self.forget_left(now);
+    }
+
+    /// The session leaves and need not be kept.
+    pub fn bye(&mut self, connection: ConnectionId) -> Vec<Effect> {
+        if let Some(Member { agent, label: Some(label) }) = self.members.remove(&connection) {
+            self.forget_session(&agent, &label);
+        }
+        self.watchers.forget(connection);
+        vec![Effect::Close { connection, code: CloseCode::Done, reason: "goodbye".into() }]
+    }
+
+    /// Tells everybody that the coordinator takes nothing new.
+    pub fn draining(&self, reason: &str) -> Vec<Effect> {
+        let message = |connection: &ConnectionId| Effect::Send {
+            to: Place { connection: *connection, lane: LaneId::FIRST },
+            message: Draining { reason: reason.into(), ..Draining::default() }.into(),
+        };
+        self.members.keys().map(message).collect()
+    }
+
+    /// The note that was written beside an intent in force or undecided.
+    pub fn note(&self, agent: &Agent, id: IntentId) -> Option<&str> {
+        self.intents.route(agent, id).map(|route| &*route.note)
+    }
+
+    /// The slot that is open at `now`, and its decision time.
+    fn open_slot(&self, now: Time) -> (Slot, Time) {
+        let slot = Slot::of(now, self.terms.slot_length);
+        (slot, slot.decided_at(self.terms.slot_length))
+    }
+
+    fn is_live(&self, place: Place) -> bool {
+        self.members.contains_key(&place.connection)
+    }
+
+    fn forget_session(&mut self, agent: &Agent, label: &Arc<str>) {
+        let Some(name) = self.names.get_mut(agent) else { return };
+        if let Some(session) = name.sessions.remove(label) {
+            self.left.remove(&(session.left, session.number));
+        }
+        if name.sessions.is_empty() {
+            self.names.remove(agent);
+        }
+    }
+
+    /// Forgets the sessions that have been without a connection for too long, or are too many.
+    fn forget_left(&mut self, now: Time) {
+        while let Some((&(left, _), (agent, label))) = self.left.first_key_value() {
+            let over = self.left.len() > limits::SESSIONS_LEFT;
+            if !over && now.since(left) < limits::SESSION_KEPT {
+                return;
+            }
+            let (agent, label) = (agent.clone(), Arc::clone(label));
+            self.left.pop_first();
+            self.forget_session(&agent, &label);
+        }
+    }
+}

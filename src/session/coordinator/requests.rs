@@ -1,0 +1,235 @@
+//! What sessions ask for: checked, counted, and handed on in order.
+
+use std::sync::Arc;
+
+use super::intents::OverLimit;
+use super::{Admission, Ask, Denial, Effect, Member, Origin, Place, Sessions};
+use crate::limits;
+use crate::resolver::AgentOp;
+use crate::slot::Refused;
+use crate::types::{Agent, IntentId, Invalid, Micros, Time};
+use crate::wire::{Answer, Declaration, Declare, Extensions, Refusal, Release, Renew, ToAgent, Verdict};
+
+/// What was not taken in, and why.
+#[derive(Debug)]
+pub struct NotTaken {
+    /// The rest of the batch, in its order.
+    pub rest: Vec<(AgentOp, Origin)>,
+    /// Why.
+    pub why: Refused,
+}
+
+/// Where admitted messages go: the slot that is open.
+pub trait Inbox {
+    /// Takes in messages of one agent, in order, all with one arrival.
+    ///
+    /// # Errors
+    /// Where there is no room for all of them; those ahead of the returned rest have been taken in.
+    fn take_in(&self, agent: &Agent, batch: Vec<(AgentOp, Origin)>) -> Result<(), NotTaken>;
+}
+
+/// What a message needs on its way: the time, who may pass, and where to.
+pub struct Door<'a> {
+    /// The coordinator's time.
+    pub now: Time,
+    /// Who may ask for what.
+    pub admission: &'a dyn Admission,
+    /// Where it goes.
+    pub inbox: &'a dyn Inbox,
+}
+
+impl std::fmt::Debug for Door<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Door").field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+/// A message on its way to the core.
+struct Message {
+    id: IntentId,
+    request: u64,
+    revision: bool,
+    op: AgentOp,
+    ask: Ask,
+}
+
+/// A message that does not reach the core.
+struct Denied {
+    id: IntentId,
+    request: u64,
+    revision: bool,
+    denial: Denial,
+}
+
+impl Sessions {
+    /// Declarations and revisions. What is refused is answered at once.
+    pub fn declare(&mut self, from: Place, declare: Declare, door: &Door<'_>) -> Vec<Effect> {
+        let messages = declare.batch.into_iter().map(of_declaration).collect();
+        self.hand_on(from, messages, door)
+    }
+
+    /// A release or withdrawal.
+    pub fn release(&mut self, from: Place, release: &Release, door: &Door<'_>) -> Vec<Effect> {
+        let Release { request, id, extensions } = release;
+        self.hand_on(from, vec![of_plain(*request, AgentOp::Release { id: *id }, extensions)], door)
+    }
+
+    /// A renewal.
+    pub fn renew(&mut self, from: Place, renew: &Renew, door: &Door<'_>) -> Vec<Effect> {
+        let Renew { request, id, until, extensions } = renew;
+        let op = AgentOp::Renew { id: *id, until: *until };
+        self.hand_on(from, vec![of_plain(*request, op, extensions)], door)
+    }
+
+    fn hand_on(
+        &mut self,
+        from: Place,
+        messages: Vec<Result<Message, Denied>>,
+        door: &Door<'_>,
+    ) -> Vec<Effect> {
+        // A connection that was replaced, or has said goodbye, may still have frames on their way.
+        let Some(member) = self.members.get(&from.connection).cloned() else { return Vec::new() };
+        let mut denied = Vec::new();
+        let mut batch = Vec::new();
+        for message in messages {
+            match message.and_then(|message| self.check(&member, message, door)) {
+                Ok(Message { id, request, op, ask, .. }) => {
+                    let label = member.label.clone().unwrap_or_else(|| Arc::from(""));
+                    self.take_up(&member.agent, id, from, &label);
+                    batch.push((op, Origin { from: Some(from), label, request, ask }));
+                }
+                Err(refused) => denied.push(refused),
+            }
+        }
+        if !batch.is_empty()
+            && let Err(NotTaken { rest, why }) = door.inbox.take_in(&member.agent, batch)
+        {
+            rest.iter().for_each(|_| self.intents.settle(&member.agent));
+            denied.extend(rest.into_iter().map(|(op, origin)| no_room(&op, origin.request, why, door.now)));
+        }
+        let answer = |denied| self.answer_to(&member.agent, denied, door.now);
+        denied.into_iter().map(answer).map(|message| Effect::Send { to: from, message }).collect()
+    }
+
+    /// Whether a message may go to the core; it is counted then.
+    fn check(&mut self, member: &Member, message: Message, door: &Door<'_>) -> Result<Message, Denied> {
+        match self.admit(member, &message, door) {
+            Ok(()) => Ok(message),
+            Err(denial) => {
+                let Message { id, request, revision, .. } = message;
+                Err(Denied { id, request, revision, denial })
+            }
+        }
+    }
+
+    fn admit(&mut self, member: &Member, message: &Message, door: &Door<'_>) -> Result<(), Denial> {
+        let agent = &member.agent;
+        if member.label.is_none() {
+            return Err(denial(Refusal::Forbidden, "an observer only lists and watches"));
+        }
+        if !matches!(message.op, AgentOp::Invalid { .. }) {
+            door.admission.admit(agent, &message.op)?;
+        }
+        let adds = matches!(message.op, AgentOp::Declare(_) | AgentOp::Revise(_));
+        let fresh = adds && self.intents.route(agent, message.id).is_none();
+        let (slot, decided_at) = self.open_slot(door.now);
+        self.intents.reserve(agent, slot, fresh, &self.terms.bounds).map_err(|over| {
+            let (hint, retry_after) = match over {
+                OverLimit::InputsOfSlot => ("too many messages in one slot", decided_at.since(door.now)),
+                OverLimit::Undecided => ("too many intents are undecided", self.terms.slot_length),
+                OverLimit::Live => ("too many intents are in force", limits::RETRY_WHEN_FULL),
+            };
+            Denial { retry_after: Some(retry_after), ..denial(Refusal::Overloaded, hint) }
+        })
+    }
+
+    /// After a reconnect an intent goes on on the lane that first names it.
+    fn take_up(&mut self, agent: &Agent, id: IntentId, place: Place, label: &Arc<str>) {
+        let route = self.intents.route(agent, id);
+        if route.is_some_and(|route| !self.is_live(route.place)) {
+            self.intents.move_to(agent, id, place, label);
+        }
+    }
+
+    fn answer_to(&self, agent: &Agent, denied: Denied, now: Time) -> ToAgent {
+        let Denied { id, request, revision, denial } = denied;
+        let (slot, at) = self.open_slot(now);
+        let verdict = Verdict::Rejected {
+            reason: denial.reason,
+            field: denial.field,
+            hint: denial.hint,
+            retry_after_us: denial.retry_after.map(Micros::as_us),
+            kept: revision && self.intents.is_granted(agent, id),
+        };
+        Answer { request, id, slot, at, repeat: false, verdict, extensions: Extensions::NONE }.into()
+    }
+}
+
+fn of_plain(request: u64, op: AgentOp, extensions: &Extensions) -> Result<Message, Denied> {
+    let message = Message { id: id_of(&op), request, revision: false, op, ask: Ask::Other };
+    understood(message, extensions)
+}
+
+fn of_declaration(declaration: Declaration) -> Result<Message, Denied> {
+    let Declaration { request, revision, intent, note, extensions } = declaration;
+    let id = IntentId::new(intent.id);
+    let parsed = intent.parse().and_then(|intent| check_note(&note).map(|()| intent));
+    let (op, ask) = match parsed {
+        Ok(intent) => {
+            let note = note.as_str().into();
+            let ask = Ask::Declare { id, note, claims: Arc::clone(&intent.claims), hold: intent.hold };
+            (if revision { AgentOp::Revise(intent) } else { AgentOp::Declare(intent) }, ask)
+        }
+        Err(why) => {
+            let ask = Ask::Invalid { hint: why.expected };
+            (AgentOp::Invalid { id, revision, why }, ask)
+        }
+    };
+    understood(Message { id, request, revision, op, ask }, &extensions)
+}
+
+fn check_note(note: &str) -> Result<(), Invalid> {
+    let fits = note.len() <= limits::NOTE_BYTES && !note.chars().any(char::is_control);
+    if fits { Ok(()) } else { Err(Invalid::new("note", "up to 128 bytes without control characters")) }
+}
+
+/// A message whose sender insists on an extension that is not known here is refused.
+fn understood(message: Message, extensions: &Extensions) -> Result<Message, Denied> {
+    let Some(number) = extensions.first_not_understood(&[]) else { return Ok(message) };
+    let denial = Denial {
+        hint: format!("extension {number:#06x} is not known here"),
+        ..denial(Refusal::Unsupported, "")
+    };
+    let Message { id, request, revision, .. } = message;
+    Err(Denied { id, request, revision, denial })
+}
+
+fn denial(reason: Refusal, hint: &str) -> Denial {
+    Denial { reason, field: String::new(), hint: hint.to_owned(), retry_after: None }
+}
+
+fn no_room(op: &AgentOp, request: u64, why: Refused, now: Time) -> Denied {
+    let denial = match (op, why) {
+        // What is invalid is so with or without room.
+        (AgentOp::Invalid { why, .. }, _) => {
+            Denial { field: why.field.clone(), ..denial(Refusal::Invalid, why.expected) }
+        }
+        (_, Refused::Full(full)) => Denial {
+            retry_after: Some(full.until.since(now)),
+            ..denial(Refusal::Overloaded, "the slot has no more room")
+        },
+        (_, Refused::Draining) => denial(Refusal::Draining, "the coordinator shuts down"),
+    };
+    Denied { id: id_of(op), request, revision: is_revision(op), denial }
+}
+
+fn id_of(op: &AgentOp) -> IntentId {
+    match op {
+        AgentOp::Declare(intent) | AgentOp::Revise(intent) => intent.id,
+        AgentOp::Invalid { id, .. } | AgentOp::Release { id } | AgentOp::Renew { id, .. } => *id,
+    }
+}
+
+fn is_revision(op: &AgentOp) -> bool {
+    matches!(op, AgentOp::Revise(_) | AgentOp::Invalid { revision: true, .. })
+}

@@ -1,0 +1,88 @@
+//! The socket and the limits of every connection on it.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+use quinn::{Endpoint, EndpointConfig, Runtime, ServerConfig, TokioRuntime, TransportConfig, VarInt};
+
+use super::stamped_socket::{Departures, StampedSocket};
+use super::{Identity, IdentityError};
+use crate::limits;
+use crate::types::Micros;
+
+/// Why the coordinator cannot listen.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// Somebody listens there already.
+    #[error("{addr} is in use: another coordinator, or another program, listens there")]
+    InUse {
+        /// Where.
+        addr: SocketAddr,
+    },
+    /// The system refused the socket.
+    #[error("cannot listen on {addr}: {error}")]
+    Socket {
+        /// Where.
+        addr: SocketAddr,
+        /// What the system says.
+        #[source]
+        error: io::Error,
+    },
+    /// The certificate cannot be used.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+}
+
+/// Listens on `addr`, for connections of up to `lanes` lanes that may be silent for `idle`. With `departures`, what leaves is noted there. Needs a tokio runtime around it.
+///
+/// # Errors
+/// [`BindError`].
+pub(crate) fn bind(
+    addr: SocketAddr,
+    identity: Identity,
+    lanes: usize,
+    idle: Micros,
+    departures: Option<Arc<Departures>>,
+) -> Result<Endpoint, BindError> {
+    let mut config = ServerConfig::with_crypto(identity.into_crypto()?);
+    config.transport_config(Arc::new(transport(lanes, idle)));
+    config.max_incoming(limits::HANDSHAKES);
+    let refused = |error: io::Error| match error.kind() {
+        io::ErrorKind::AddrInUse => BindError::InUse { addr },
+        _ => BindError::Socket { addr, error },
+    };
+    let socket = open(addr).map_err(refused)?;
+    let runtime: Arc<dyn Runtime> = Arc::new(TokioRuntime);
+    let socket = runtime.wrap_udp_socket(socket).map_err(refused)?;
+    let socket = match departures {
+        Some(departures) => Arc::new(StampedSocket::new(socket, departures)),
+        None => socket,
+    };
+    Endpoint::new_with_abstract_socket(EndpointConfig::default(), Some(config), socket, runtime)
+        .map_err(refused)
+}
+
+/// A socket whose buffers hold a burst of a whole slot: all agents may answer one slot's news at once.
+/// Where the system allows less, it gives what it allows.
+fn open(addr: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(addr)?;
+    let options = socket2::SockRef::from(&socket);
+    let _ = options.set_recv_buffer_size(limits::SOCKET_BUFFER_BYTES);
+    let _ = options.set_send_buffer_size(limits::SOCKET_BUFFER_BYTES);
+    Ok(socket)
+}
+
+fn transport(lanes: usize, idle: Micros) -> TransportConfig {
+    let bound = |bytes: usize| VarInt::from_u32(u32::try_from(bytes).unwrap_or(u32::MAX));
+    let mut config = TransportConfig::default();
+    config
+        .max_concurrent_bidi_streams(bound(lanes))
+        .max_concurrent_uni_streams(VarInt::from_u32(0))
+        .datagram_receive_buffer_size(None)
+        .stream_receive_window(bound(limits::LANE_WINDOW_BYTES))
+        .receive_window(bound(limits::CONNECTION_WINDOW_BYTES))
+        .send_window(limits::SEND_WINDOW_BYTES as u64)
+        .max_idle_timeout(idle.to_std().try_into().ok());
+    config
+}

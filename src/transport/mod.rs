@@ -1,0 +1,19 @@
+//! QUIC: connections, lanes of frames, and what leaves on them.
+//!
+//! A shell. It moves frames and knows no more of a message than how to cut and decode it; whatever
+//! arrives, it takes bounded memory, and a peer that breaks the protocol loses its own connection
+//! and nobody else's.
+
+mod endpoint;
+mod lane;
+mod outbox;
+mod stamped_socket;
+mod tls;
+
+pub use endpoint::BindError;
+pub(crate) use endpoint::bind;
+pub(crate) use lane::{LaneError, LaneReader};
+pub(crate) use outbox::{Outbox, write_out};
+pub use stamped_socket::Departure;
+pub(crate) use stamped_socket::Departures;
+pub use tls::{Identity, IdentityError};

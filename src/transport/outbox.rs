@@ -1,0 +1,302 @@
+//! What waits to leave on one connection, and the task that writes it.
+//!
+//! Bounded: a peer that reads more slowly than it is written to is let go. The slot loop fills the
+//! outbox once a slot and wakes the writer once, whatever the number of lanes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use quinn::{Connection, SendStream, VarInt};
+use tokio::time::{Instant, Sleep};
+
+use super::Departures;
+use crate::limits;
+use crate::session::coordinator::LaneId;
+use crate::types::Slot;
+use crate::wire::{CloseCode, ToAgent};
+
+/// What waits to leave on one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    queue: Vec<Item>,
+    /// Bytes in the queue and with the writer.
+    bytes: usize,
+    closing: Option<(CloseCode, String)>,
+    waker: Option<Waker>,
+}
+
+#[derive(Debug)]
+enum Item {
+    Open(LaneId, SendStream),
+    Frames(LaneId, Vec<u8>),
+    /// The peer has finished its half of the lane; ours ends once it is written out.
+    Finish(LaneId),
+    /// What follows is a slot's news: so many messages and bytes.
+    SlotNews(Slot, usize, usize),
+}
+
+impl Outbox {
+    /// The sending half of a lane.
+    pub(crate) fn open(&self, lane: LaneId, stream: SendStream) {
+        self.lock().put([Item::Open(lane, stream)]);
+    }
+
+    /// The lane ends, once what waits on it has been written.
+    pub(crate) fn finish(&self, lane: LaneId) {
+        self.lock().put([Item::Finish(lane)]);
+    }
+
+    /// Queues a message.
+    pub(crate) fn send(&self, lane: LaneId, message: &ToAgent) {
+        let frames = encoded([(lane, message)]);
+        self.lock().put_frames(frames);
+    }
+
+    /// Queues one slot's messages for this connection.
+    pub(crate) fn send_slot(&self, slot: Slot, messages: &[(LaneId, ToAgent)]) {
+        let frames = encoded(messages.iter().map(|(lane, message)| (*lane, message)));
+        let bytes = frames.values().map(Vec::len).sum();
+        let mut state = self.lock();
+        state.queue.push(Item::SlotNews(slot, messages.len(), bytes));
+        state.put_frames(frames);
+    }
+
+    /// Closes the connection once what waits has been written and has arrived, or soon after. The
+    /// first reason stands.
+    pub(crate) fn close(&self, code: CloseCode, reason: &str) {
+        let mut state = self.lock();
+        state.closing.get_or_insert_with(|| (code, reason.to_owned()));
+        state.wake();
+    }
+
+    /// Whether there is room for what may as well be left out.
+    pub(crate) fn has_room(&self) -> bool {
+        self.lock().bytes < limits::OUTBOX_BYTES / 2
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic in here leaves whole items.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn put_frames(&mut self, frames: BTreeMap<LaneId, Vec<u8>>) {
+        self.bytes += frames.values().map(Vec::len).sum::<usize>();
+        if self.bytes > limits::OUTBOX_BYTES {
+            self.queue.clear();
+            self.closing = Some((CloseCode::TooSlowReader, "too much waits to be read".to_owned()));
+            self.wake();
+            return;
+        }
+        self.put(frames.into_iter().map(|(lane, bytes)| Item::Frames(lane, bytes)));
+    }
+
+    fn put(&mut self, items: impl IntoIterator<Item = Item>) {
+        self.queue.extend(items);
+        self.wake();
+    }
+
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// Each lane's messages as frames. A message that does not fit in a frame cannot be made by the
+/// coordinator: what is in it is bounded by limits that are asserted to fit.
+fn encoded<'a>(messages: impl IntoIterator<Item = (LaneId, &'a ToAgent)>) -> BTreeMap<LaneId, Vec<u8>> {
+    let mut frames: BTreeMap<LaneId, Vec<u8>> = BTreeMap::new();
+    for (lane, message) in messages {
+        if let Err(error) = message.encode(frames.entry(lane).or_default()) {
+            tracing::error!(kind = message.kind(), %error, "a message does not fit in a frame");
+        }
+    }
+    frames
+}
+
+/// Writes what is put into `outbox` until the connection ends, or the outbox is closed.
+pub(crate) async fn write_out(
+    outbox: Arc<Outbox>,
+    connection: Connection,
+    departures: Option<Arc<Departures>>,
+) {
+    let mut writer = Writer {
+        outbox,
+        to: connection.remote_address(),
+        departures,
+        lanes: BTreeMap::new(),
+        busy: BTreeSet::new(),
+        stalled: Box::pin(tokio::time::sleep(Duration::ZERO)),
+        is_stalled: false,
+    };
+    let ended = tokio::select! {
+        biased;
+        ended = std::future::poll_fn(|cx| writer.poll(cx)) => ended,
+        _ = connection.closed() => return,
+    };
+    let (code, reason) = ended;
+    if code != CloseCode::TooSlowReader {
+        let arrived = writer.finish_all();
+        let _ = tokio::time::timeout(limits::CLOSE_LINGER.to_std(), arrived).await;
+    }
+    connection.close(VarInt::from_u32(code.number()), reason.as_bytes());
+}
+
+struct Writer {
+    outbox: Arc<Outbox>,
+    to: SocketAddr,
+    departures: Option<Arc<Departures>>,
+    lanes: BTreeMap<LaneId, Lane>,
+    /// Lanes on which something waits to be written.
+    busy: BTreeSet<LaneId>,
+    /// When nothing has been written for so long though something waits.
+    stalled: Pin<Box<Sleep>>,
+    is_stalled: bool,
+}
+
+struct Lane {
+    stream: SendStream,
+    waiting: Vec<u8>,
+    written: usize,
+    finish: bool,
+}
+
+impl Writer {
+    /// Writes what can be written; ready with how to close once that is called for.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<(CloseCode, String)> {
+        let (items, closing) = self.take(cx);
+        items.into_iter().for_each(|item| self.accept(item));
+        let written = self.write_busy(cx);
+        self.outbox.lock().bytes -= written;
+        if let Some((CloseCode::TooSlowReader, reason)) = closing {
+            return Poll::Ready((CloseCode::TooSlowReader, reason));
+        }
+        if self.busy.is_empty() {
+            self.is_stalled = false;
+            return closing.map_or(Poll::Pending, Poll::Ready);
+        }
+        self.poll_stall(cx, written > 0)
+    }
+
+    /// What was put in since the last time. Wakes for more from here on.
+    fn take(&mut self, cx: &mut Context<'_>) -> (Vec<Item>, Option<(CloseCode, String)>) {
+        let mut state = self.outbox.lock();
+        state.waker = Some(cx.waker().clone());
+        (std::mem::take(&mut state.queue), state.closing.clone())
+    }
+
+    fn accept(&mut self, item: Item) {
+        match item {
+            Item::Open(lane, stream) => {
+                self.lanes.insert(lane, Lane { stream, waiting: Vec::new(), written: 0, finish: false });
+            }
+            Item::Frames(lane, bytes) => {
+                // Where the lane is closed by now, the first one stands in.
+                let lane = if self.lanes.contains_key(&lane) { lane } else { LaneId::FIRST };
+                let Some(open) = self.lanes.get_mut(&lane) else { return self.give_up(bytes.len()) };
+                open.waiting.extend_from_slice(&bytes);
+                self.busy.insert(lane);
+            }
+            Item::Finish(lane) => {
+                if let Some(open) = self.lanes.get_mut(&lane) {
+                    open.finish = true;
+                    self.busy.insert(lane);
+                }
+            }
+            Item::SlotNews(slot, messages, bytes) => {
+                if let Some(departures) = &self.departures {
+                    departures.expect(self.to, slot, messages, bytes);
+                }
+            }
+        }
+    }
+
+    fn give_up(&self, bytes: usize) {
+        self.outbox.lock().bytes -= bytes;
+    }
+
+    /// Writes on every busy lane as much as it takes; returns how many bytes are done with.
+    fn write_busy(&mut self, cx: &mut Context<'_>) -> usize {
+        let mut done = 0;
+        for lane in std::mem::take(&mut self.busy) {
+            let Some(open) = self.lanes.get_mut(&lane) else { continue };
+            match open.poll_write(cx, &mut done) {
+                Poll::Pending => {
+                    self.busy.insert(lane);
+                }
+                Poll::Ready(Progress::Written) => {}
+                Poll::Ready(Progress::Over) => {
+                    self.lanes.remove(&lane);
+                }
+            }
+        }
+        done
+    }
+
+    /// Ready once the peer has read nothing for too long.
+    fn poll_stall(&mut self, cx: &mut Context<'_>, progress: bool) -> Poll<(CloseCode, String)> {
+        if progress || !self.is_stalled {
+            self.is_stalled = true;
+            self.stalled.as_mut().reset(Instant::now() + limits::SLOW_READER.to_std());
+        }
+        self.stalled
+            .as_mut()
+            .poll(cx)
+            .map(|()| (CloseCode::TooSlowReader, "nothing was read for too long".to_owned()))
+    }
+
+    /// Finishes every lane; resolves once all that was written has arrived.
+    fn finish_all(self) -> impl Future<Output = ()> {
+        let mut arrivals = Vec::new();
+        for (_, mut lane) in self.lanes {
+            let _ = lane.stream.finish();
+            arrivals.push(lane.stream.stopped());
+        }
+        async move {
+            for arrival in arrivals {
+                let _ = arrival.await;
+            }
+        }
+    }
+}
+
+enum Progress {
+    /// All is written.
+    Written,
+    /// All is written and the lane has ended, or the peer wants nothing more on it.
+    Over,
+}
+
+impl Lane {
+    fn poll_write(&mut self, cx: &mut Context<'_>, done: &mut usize) -> Poll<Progress> {
+        while self.written < self.waiting.len() {
+            match Pin::new(&mut self.stream).poll_write(cx, &self.waiting[self.written..]) {
+                Poll::Ready(Ok(count)) => {
+                    self.written += count;
+                    *done += count;
+                }
+                Poll::Ready(Err(_)) => {
+                    *done += self.waiting.len() - self.written;
+                    return Poll::Ready(Progress::Over);
+                }
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        self.waiting.clear();
+        self.written = 0;
+        if self.finish {
+            let _ = self.stream.finish();
+            return Poll::Ready(Progress::Over);
+        }
+        Poll::Ready(Progress::Written)
+    }
+}
