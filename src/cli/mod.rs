@@ -7,9 +7,11 @@
 
 mod completion;
 mod config;
+mod dev;
 pub mod exit;
 mod output;
 mod resolve;
+mod serve;
 
 use clap::{Parser, Subcommand};
 pub use exit::ExitCode;
@@ -25,6 +27,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Dev(dev::Args),
+    Serve(serve::Args),
     Resolve(resolve::Args),
     Config(config::Args),
     Completion(completion::Args),
@@ -38,6 +42,8 @@ pub fn main() -> ExitCode {
         Err(error) => return not_a_command(&error),
     };
     match command {
+        Command::Dev(args) => dev::run(args),
+        Command::Serve(args) => serve::run(&args),
         Command::Resolve(args) => resolve::run(args),
         Command::Config(args) => config::run(args),
         Command::Completion(args) => completion::run(args),

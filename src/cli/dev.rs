@@ -1,0 +1,59 @@
+//! `preclaim dev`: a coordinator for this machine, with nothing to set up.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use super::serve::{coordinator_config, run_coordinator};
+use super::{ExitCode, output};
+use crate::config::{Config, show_duration};
+use crate::coordinator::{Coordinator, Identity};
+
+const EXAMPLE: &str = "\
+Example:
+  $ preclaim dev
+  $ preclaim declare file/README.md --for 30s     # in another terminal: needs no flags";
+
+/// Run a coordinator on this machine, in memory, with nothing to set up
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLE)]
+pub(super) struct Args {
+    /// Where to listen; port 0 takes a free one [default: the configuration's, 127.0.0.1:7411]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+    /// A configuration for everything but certificates
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+pub(super) fn run(args: Args) -> ExitCode {
+    let mut config = match args.config.as_deref().map(Config::load).transpose() {
+        Ok(config) => config.unwrap_or_default(),
+        Err(error) => {
+            output::complain(error);
+            return ExitCode::Configuration;
+        }
+    };
+    if let Some(listen) = args.listen {
+        config.listen = listen;
+    }
+    let own = config.listen.ip().to_string();
+    let identity = match Identity::self_made(["localhost".into(), "127.0.0.1".into(), "::1".into(), own]) {
+        Ok(identity) => identity,
+        Err(error) => {
+            output::complain(error);
+            return ExitCode::Failure;
+        }
+    };
+    let length = show_duration(config.rules.length);
+    run_coordinator(coordinator_config(config, identity), |coordinator| announce(coordinator, &length))
+}
+
+fn announce(coordinator: &Coordinator, length: &str) {
+    let addr = coordinator.local_addr();
+    output::talk(format_args!(
+        "listening on {addr} (QUIC), slots of {length}\n\
+         for trying out: no authentication, and nothing is kept when it stops\n\
+         \n\
+         try, in another terminal:\n  preclaim declare file/README.md --for 30s"
+    ));
+}
