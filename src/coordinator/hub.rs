@@ -137,6 +137,9 @@ impl Hub {
     }
 }
 
+/// One connection's part of a slot's news.
+type Part = (Arc<Outbox>, Vec<(LaneId, ToAgent)>);
+
 impl State {
     fn carry_out(&mut self, effects: Vec<Effect>) {
         for effect in effects {
@@ -156,7 +159,7 @@ impl State {
     }
 
     /// The messages for each connection, in order, with where they go.
-    fn by_connection(&self, effects: Vec<Effect>) -> Vec<(Arc<Outbox>, Vec<(LaneId, ToAgent)>)> {
+    fn by_connection(&self, effects: Vec<Effect>) -> Vec<Part> {
         let mut messages: BTreeMap<ConnectionId, Vec<(LaneId, ToAgent)>> = BTreeMap::new();
         for effect in effects {
             match effect {

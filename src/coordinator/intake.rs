@@ -17,6 +17,9 @@ use crate::types::{Agent, Micros, Slot, Time};
 /// to a named bound of work, since the next slot waits for it.
 pub(crate) type Look = Box<dyn FnOnce(&Resolver) + Send>;
 
+/// What was not taken in, in its order, and why.
+pub(crate) type Rest<O> = (Vec<(AgentOp, O)>, Refused);
+
 /// What the slot loop does next.
 pub(crate) enum Step<O> {
     /// Decide this slot.
@@ -63,11 +66,7 @@ impl<O> Intake<O> {
     ///
     /// # Errors
     /// Where there is no room for all of it: the rest, and why.
-    pub(crate) fn agent_inputs(
-        &self,
-        agent: &Agent,
-        batch: Vec<(AgentOp, O)>,
-    ) -> Result<(), (Vec<(AgentOp, O)>, Refused)> {
+    pub(crate) fn agent_inputs(&self, agent: &Agent, batch: Vec<(AgentOp, O)>) -> Result<(), Rest<O>> {
         let mut state = self.lock();
         if state.draining {
             return Err((batch, Refused::Draining));
@@ -75,13 +74,19 @@ impl<O> Intake<O> {
         // The stamp is taken under the lock that orders the queue, so arrival order is time order.
         let now = self.clock.now();
         let mut batch = batch.into_iter();
-        let mut refused = Ok(());
-        while let Some((op, origin)) = batch.next() {
-            if let Err((full, input)) = state.collector.agent_input(now, agent.clone(), op, origin) {
-                refused = Err(([input].into_iter().chain(batch).collect(), full.into()));
-                break;
+        let refused = loop {
+            let full = state.collector.check_room(now).err();
+            match (full, batch.next()) {
+                (_, None) => break Ok(()),
+                (Some(full), Some(input)) => {
+                    break Err(([input].into_iter().chain(batch).collect(), full.into()));
+                }
+                // There is room, so this is taken in.
+                (None, Some((op, origin))) => {
+                    let _ = state.collector.agent_input(now, agent.clone(), op, origin);
+                }
             }
-        }
+        };
         self.ring_for_input(&state);
         refused
     }

@@ -80,7 +80,7 @@ pub struct Closed<O> {
 /// let mut collector = Collector::new(Micros::from_ms(10), Time::ZERO, Room::default());
 /// let agent = Agent::new("car-7").ok_or("a name")?;
 /// let op = AgentOp::Release { id: IntentId::new(1) };
-/// collector.agent_input(Time::from_us(9_999), agent, op, "lane 0").map_err(|(full, _)| full)?;
+/// collector.agent_input(Time::from_us(9_999), agent, op, "lane 0")?;
 /// assert!(collector.close(Time::from_us(9_999), None).is_none(), "the slot is still open");
 /// let closed = collector.close(Time::from_us(10_000), None).ok_or("due")?;
 /// assert_eq!((closed.batch.inputs().len(), closed.origins), (1, vec!["lane 0"]));
@@ -121,22 +121,23 @@ impl<O> Collector<O> {
     /// that is later.
     ///
     /// # Errors
-    /// [`Full`] where the slot, or the whole queue, has no room. Nothing is taken in then, and what
-    /// was handed in comes back.
-    pub fn agent_input(
-        &mut self,
-        now: Time,
-        agent: Agent,
-        op: AgentOp,
-        origin: O,
-    ) -> Result<Time, (Full, (AgentOp, O))> {
-        let at = self.stamp(now);
-        if self.newest_agents >= self.room.inputs || self.waiting.len() >= self.room.waiting {
-            return Err((self.full(), (op, origin)));
-        }
+    /// [`Full`] where the slot, or the whole queue, has no room. Nothing is taken in then.
+    pub fn agent_input(&mut self, now: Time, agent: Agent, op: AgentOp, origin: O) -> Result<Time, Full> {
+        self.check_room(now)?;
+        let at = self.latest;
         self.newest_agents += 1;
         self.waiting.push_back((Input::Agent { at, agent, op }, origin));
         Ok(at)
+    }
+
+    /// Whether an agent's input that arrives now would be taken in.
+    ///
+    /// # Errors
+    /// [`Full`] where it would not.
+    pub fn check_room(&mut self, now: Time) -> Result<(), Full> {
+        self.stamp(now);
+        let full = self.newest_agents >= self.room.inputs || self.waiting.len() >= self.room.waiting;
+        if full { Err(self.full()) } else { Ok(()) }
     }
 
     /// Takes in what the operator asks for, and returns its arrival. The operator has room of its
@@ -219,7 +220,7 @@ mod tests {
 
     fn push(collector: &mut Collector<u64>, at: u64, id: u64) -> Result<Time, Full> {
         let op = AgentOp::Release { id: IntentId::new(id) };
-        collector.agent_input(us(at), Agent::new("a").unwrap(), op, id).map_err(|(full, _)| full)
+        collector.agent_input(us(at), Agent::new("a").unwrap(), op, id)
     }
 
     /// The slot's number and the ids in it.

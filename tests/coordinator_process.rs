@@ -1,0 +1,114 @@
+//! The daemon as a process: what it prints, how it stops, and what a second one is told.
+
+mod raw_peer;
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+
+use preclaim::wire::CloseCode;
+use raw_peer::Peer;
+
+/// A `preclaim` that was started, and is ended with the test.
+struct Daemon {
+    child: Child,
+    said: BufReader<ChildStderr>,
+}
+
+impl Daemon {
+    fn start(args: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_preclaim"))
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = BufReader::new(child.stderr.take().unwrap());
+        Daemon { child, said }
+    }
+
+    /// The address after `listening on`.
+    fn addr(&mut self) -> String {
+        let mut line = String::new();
+        while self.said.read_line(&mut line).unwrap() > 0 {
+            if let Some(rest) = line.trim().strip_prefix("listening on ") {
+                return rest.split(' ').next().unwrap().to_owned();
+            }
+            line.clear();
+        }
+        panic!("it ended without listening");
+    }
+
+    fn signal(&self, signal: &str) {
+        let status = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
+        assert!(status.success());
+    }
+
+    fn end(&mut self) -> (ExitStatus, String) {
+        let mut rest = String::new();
+        self.said.read_to_string(&mut rest).unwrap();
+        (self.child.wait().unwrap(), rest)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn it_stops_with_code_0_on_either_signal() {
+    for signal in ["-TERM", "-INT"] {
+        let mut daemon = Daemon::start(&["dev", "--listen", "127.0.0.1:0"]);
+        daemon.addr();
+        daemon.signal(signal);
+        let (status, said) = daemon.end();
+        assert_eq!(status.code(), Some(0), "{signal}: {said}");
+    }
+}
+
+#[test]
+fn a_second_one_on_the_same_port_says_so_and_what_to_do() {
+    let mut first = Daemon::start(&["dev", "--listen", "127.0.0.1:0"]);
+    let addr = first.addr();
+    let (status, said) = Daemon::start(&["dev", "--listen", &addr]).end();
+    assert_eq!(status.code(), Some(1));
+    assert!(said.contains(&format!("{addr} is in use")) && said.contains("--listen"), "{said}");
+    first.signal("-TERM");
+    assert_eq!(first.end().0.code(), Some(0));
+}
+
+#[test]
+fn serve_takes_its_certificate_from_files_and_tells_agents_when_it_stops() {
+    let dir = std::env::temp_dir().join(format!("preclaim-serve-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let (cert, key, config) = (dir.join("cert.pem"), dir.join("key.pem"), dir.join("preclaim.toml"));
+    std::fs::write(&cert, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let text = format!("[listen]\naddr = \"127.0.0.1:0\"\n[tls]\ncert = {cert:?}\nkey = {key:?}\n");
+    std::fs::write(&config, text).unwrap();
+    let mut daemon = Daemon::start(&["serve", "--config", config.to_str().unwrap()]);
+    let addr = daemon.addr().parse().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let peer = Peer::connect(addr, made.cert.der()).await;
+        let (_lane, _) = peer.hello("car-7").await;
+        daemon.signal("-TERM");
+        assert_eq!(peer.close_code().await, CloseCode::ShuttingDown);
+    });
+    assert_eq!(daemon.end().0.code(), Some(0));
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn serve_without_a_certificate_is_a_configuration_error() {
+    let path = std::env::temp_dir().join(format!("preclaim-empty-{}.toml", std::process::id()));
+    std::fs::write(&path, "").unwrap();
+    let (status, said) = Daemon::start(&["serve", "--config", path.to_str().unwrap()]).end();
+    assert_eq!(status.code(), Some(30));
+    assert!(said.contains("[tls]"), "{said}");
+    std::fs::remove_file(&path).unwrap();
+}
