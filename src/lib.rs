@@ -10,6 +10,8 @@
 
 #[cfg(feature = "daemon")]
 pub mod cli;
+#[cfg(feature = "client")]
+pub mod client;
 #[cfg(feature = "daemon")]
 pub mod clock;
 #[cfg(feature = "daemon")]
@@ -28,3 +30,6 @@ pub mod trace;
 pub mod transport;
 pub mod types;
 pub mod wire;
+
+#[cfg(feature = "client")]
+pub use client::{Client, Event, Grant, Intent, Outcome, millis, path, secs};

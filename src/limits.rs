@@ -171,6 +171,18 @@ pub const HELLO_TIMEOUT_RANGE: RangeInclusive<Micros> = Micros::from_ms(100)..=M
 pub const IDLE_TIMEOUT: Micros = Micros::from_secs(30);
 /// What may be configured.
 pub const IDLE_TIMEOUT_RANGE: RangeInclusive<Micros> = Micros::from_secs(1)..=Micros::from_secs(3600);
+/// Events that one stream of a client holds before it leaves some out and says so.
+pub const EVENTS: usize = 1024;
+/// Streams of events that one client keeps.
+pub const SUBSCRIBERS: usize = 64;
+/// Entries that a client collects for one listing.
+pub const LISTED: usize = 10_000;
+/// Bytes that are read from a lane at once.
+pub const READ_CHUNK: usize = 16 * 1024;
+/// Bytes that are gathered before they are written to a lane at once.
+pub const WRITE_CHUNK: usize = 64 * 1024;
+/// Bytes of the file with which `preclaim dev` is found: room for a chain of certificates.
+pub const DEV_FILE_BYTES: usize = 64 * 1024;
 
 /// The most that a declaration of the largest legal intent takes: 64 claims, each a polygon of 16
 /// corners with heights in a frame of the longest name, 16 readings, note and numbers.

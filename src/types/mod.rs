@@ -6,6 +6,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod decision;
+mod fence;
 mod fixed_map;
 pub(crate) mod grown;
 mod ids;
@@ -16,6 +17,7 @@ mod shape;
 mod time;
 
 pub use decision::{Blocker, Conflict, Contested, Decision, Reason, RenewDenial, Verdict};
+pub use fence::{Fence, NoFence};
 pub use fixed_map::{FixedMap, FixedSet};
 pub use ids::{Agent, Class, IntentId, IntentKey, TaskId, Token};
 pub use intent::{Claim, Expect, Intent, Mode, Start};

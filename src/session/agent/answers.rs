@@ -11,6 +11,10 @@ impl AgentSession {
             return Err(Breach { code: CloseCode::UnsupportedExtension, why: "in an answer" });
         }
         self.seen = self.seen.max(Some(answer.slot));
+        // A refusal before the core names a slot that is still open.
+        if !matches!(answer.verdict, Verdict::Rejected { .. }) {
+            self.clock.heard(answer.at, now);
+        }
         match self.pending.get(&answer.request).copied() {
             Some(Pending::Release { id }) => self.release_answered(answer.request, id, answer.verdict),
             Some(Pending::Renew { id, automatic }) => {

@@ -49,6 +49,8 @@ impl Bounds {
 #[derive(Clone, Debug, Default)]
 pub struct ClockEstimate {
     exchanges: VecDeque<Exchange>,
+    /// The greatest time that the coordinator has named, and when it was heard.
+    named: Option<(Local, Time)>,
 }
 
 impl ClockEstimate {
@@ -61,12 +63,20 @@ impl ClockEstimate {
         let jumped = known.is_some_and(|known| told.latest < known.earliest || known.latest < told.earliest);
         if jumped {
             self.exchanges.clear();
+            self.named = None;
         }
         if self.exchanges.len() == EXCHANGES {
             self.drop_widest(new.received);
         }
         self.exchanges.push_back(new);
         jumped
+    }
+
+    /// The coordinator named `time` in something that arrived at `now`: so late it is at least.
+    pub fn heard(&mut self, time: Time, now: Local) {
+        if self.bounds(now).is_some_and(|bounds| bounds.earliest < time && time <= bounds.latest) {
+            self.named = Some((now, time));
+        }
     }
 
     /// Whether anything is known at all.
@@ -76,7 +86,9 @@ impl ClockEstimate {
 
     /// Bounds of the coordinator's time at `now`; `None` before the first exchange.
     pub fn bounds(&self, now: Local) -> Option<Bounds> {
-        self.best(now).map(|exchange| exchange.bounds(now))
+        let bounds = self.best(now).map(|exchange| exchange.bounds(now))?;
+        let named = self.named.map_or(Time::ZERO, |(heard, named)| named.after(slowed(now.since(heard))));
+        Some(Bounds { earliest: bounds.earliest.max(named.min(bounds.latest)), ..bounds })
     }
 
     /// The first local instant at which the coordinator's time may be `time`: until then it is surely
@@ -88,7 +100,9 @@ impl ClockEstimate {
     /// The first local instant at which the coordinator's time surely is `time` or later. This is
     /// when a holder may begin.
     pub fn surely_is(&self, time: Time, now: Local) -> Option<Local> {
-        self.best(now).map(|exchange| exchange.surely_is(time))
+        let by_exchange = self.best(now)?.surely_is(time);
+        let by_name = self.named.map(|(heard, named)| heard.after(stretched(time.since(named))));
+        Some(by_name.map_or(by_exchange, |by_name| by_exchange.min(by_name)))
     }
 
     fn best(&self, now: Local) -> Option<&Exchange> {
@@ -106,11 +120,10 @@ impl ClockEstimate {
 impl Exchange {
     fn bounds(&self, now: Local) -> Bounds {
         let since_sent = micros(now.since(self.sent));
-        let since_received = micros(now.since(self.received));
         let told = i128::from(self.coordinator.as_us());
-        let slow = since_received - (since_received * DRIFT_PPM + MILLION - 1) / MILLION;
         let fast = since_sent + (since_sent * DRIFT_PPM + MILLION - 1) / MILLION;
-        Bounds { earliest: time(told + slow), latest: time(told + fast) }
+        let earliest = self.coordinator.after(slowed(now.since(self.received)));
+        Bounds { earliest, latest: time(told + fast) }
     }
 
     /// The inverse of the upper bound, rounded towards the earlier.
@@ -121,9 +134,19 @@ impl Exchange {
 
     /// The inverse of the lower bound, rounded towards the later.
     fn surely_is(&self, at: Time) -> Local {
-        let ahead = micros(at.since(self.coordinator));
-        self.received.after(span((ahead * MILLION) / (MILLION - DRIFT_PPM) + 2))
+        self.received.after(stretched(at.since(self.coordinator)))
     }
+}
+
+/// The least that the coordinator's clock can have run in `span` of the agent's.
+fn slowed(local: Micros) -> Micros {
+    let us = micros(local);
+    span(us - (us * DRIFT_PPM + MILLION - 1) / MILLION)
+}
+
+/// The most that the agent's clock can run while the coordinator's runs `ahead`.
+fn stretched(ahead: Micros) -> Micros {
+    if ahead == Micros::ZERO { ahead } else { span(micros(ahead) * MILLION / (MILLION - DRIFT_PPM) + 2) }
 }
 
 fn micros(span: Micros) -> i128 {
@@ -184,6 +207,21 @@ mod tests {
         assert!(!clock.add(local(0), local(100), Time::from_us(10_000)));
         assert!(clock.add(local(1_000), local(1_100), Time::from_us(3_000_000)));
         assert_eq!(clock.bounds(local(1_100)).unwrap().earliest, Time::from_us(3_000_000));
+    }
+
+    #[test]
+    fn a_time_that_the_coordinator_named_is_a_floor() {
+        let mut clock = ClockEstimate::default();
+        clock.add(local(0), local(100_000), Time::from_us(1_000_000));
+        clock.heard(Time::from_us(1_060_000), local(110_000));
+        assert_eq!(clock.bounds(local(110_000)).unwrap().earliest, Time::from_us(1_060_000));
+        assert_eq!(clock.surely_is(Time::from_us(1_060_000), local(110_000)), Some(local(110_000)));
+        clock.heard(Time::from_us(9_000_000), local(110_000));
+        assert_eq!(
+            clock.bounds(local(110_000)).unwrap().earliest,
+            Time::from_us(1_060_000),
+            "not beyond belief"
+        );
     }
 
     proptest! {

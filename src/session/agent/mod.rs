@@ -253,6 +253,12 @@ impl AgentSession {
         self.holdings.of(id)
     }
 
+    /// Whether `id` stands for something that this session has: a grant in hand, or an intent that
+    /// waits on after its grant was revoked.
+    pub fn stands(&self, id: IntentId) -> bool {
+        self.holdings.of(id).is_some() || self.revoked.contains_key(&id)
+    }
+
     /// Requests without a final answer.
     pub fn unanswered(&self) -> usize {
         self.pending.len()

@@ -1,0 +1,250 @@
+//! Settings of a client, and how it gets its first connection.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::connector::{Closed, Connector};
+use super::discovery::{self, DevFile};
+use super::quic::QuicConnector;
+use super::shared::{Phase, Shared};
+use super::{Client, ConnectError, driver};
+use crate::session::agent::{AgentSession, Identity};
+use crate::types::Micros;
+use crate::wire::{CloseCode, Role, Welcome};
+
+/// How long a connection may take, unless the agent says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Above this the coordinator's time counts as uncertain, unless the agent says otherwise.
+const CLOCK_BOUND: Duration = Duration::from_millis(250);
+/// The label of a client that names none.
+const LABEL: &str = "main";
+
+/// Settings of a client.
+///
+/// The address is what [`ClientBuilder::addr`] says, else `PRECLAIM_ADDR`, else that of a `preclaim dev`
+/// of the same user on this machine. The certificate to trust is what [`ClientBuilder::ca`] or
+/// [`ClientBuilder::ca_pem`] says, else the file that `PRECLAIM_CA` names, else that of the same
+/// `preclaim dev`. The name is what [`ClientBuilder::name`] says, else `PRECLAIM_NAME`, else up to
+/// the coordinator.
+#[derive(Clone, Debug, Default)]
+pub struct ClientBuilder {
+    addrs: Vec<String>,
+    ca: Option<Ca>,
+    server_name: Option<String>,
+    name: Option<String>,
+    label: Option<String>,
+    refuse_if_live: bool,
+    observer: bool,
+    timeout: Option<Duration>,
+    clock_bound: Option<Duration>,
+    software: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+enum Ca {
+    File(PathBuf),
+    Pem(String),
+}
+
+impl ClientBuilder {
+    /// Where the coordinator listens, as `HOST:PORT`. Given several times, the first that answers is
+    /// taken.
+    #[must_use]
+    pub fn addr(mut self, addr: impl Into<String>) -> Self {
+        self.addrs.push(addr.into());
+        self
+    }
+
+    /// A file with the certificates to trust (PEM): the coordinator's own, or its issuer's.
+    #[must_use]
+    pub fn ca(mut self, file: impl Into<PathBuf>) -> Self {
+        self.ca = Some(Ca::File(file.into()));
+        self
+    }
+
+    /// The certificates to trust (PEM).
+    #[must_use]
+    pub fn ca_pem(mut self, pem: impl Into<String>) -> Self {
+        self.ca = Some(Ca::Pem(pem.into()));
+        self
+    }
+
+    /// The name that the coordinator's certificate must be good for; the address's host otherwise.
+    #[must_use]
+    pub fn server_name(mut self, name: impl Into<String>) -> Self {
+        self.server_name = Some(name.into());
+        self
+    }
+
+    /// The agent's name: 1 to 128 bytes without control characters.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Which of the name's sessions this is, `main` otherwise: within a name and label the newest
+    /// process wins. 1 to 64 bytes without control characters.
+    #[must_use]
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// Asks to be refused, rather than to take over, where a session of this name and label is live.
+    #[must_use]
+    pub fn refuse_if_live(mut self) -> Self {
+        self.refuse_if_live = true;
+        self
+    }
+
+    /// Only lists and watches: what is declared is refused, and no session is taken over.
+    #[must_use]
+    pub fn observer(mut self) -> Self {
+        self.observer = true;
+        self
+    }
+
+    /// How long the connection may take, 5 s otherwise.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Above this uncertainty of the coordinator's time, 250 ms otherwise, [`super::Event::ClockUncertain`] says so.
+    #[must_use]
+    pub fn clock_bound(mut self, bound: Duration) -> Self {
+        self.clock_bound = Some(bound);
+        self
+    }
+
+    /// Program and version, for people who look at the coordinator's sessions.
+    #[must_use]
+    pub fn software(mut self, software: impl Into<String>) -> Self {
+        self.software = Some(software.into());
+        self
+    }
+
+    /// Connects, and waits until the coordinator has welcomed this agent and its clock is known. It
+    /// must be called within a tokio runtime. Cancel safe: a connection half made is given up.
+    ///
+    /// # Errors
+    /// Why there is no connection; see [`ConnectError::hint`] for what to do.
+    pub async fn connect(self) -> Result<Client, ConnectError> {
+        let timeout = self.timeout.unwrap_or(TIMEOUT);
+        let (addrs, ca) = self.found()?;
+        let connector = QuicConnector::new(addrs, self.server_name.clone(), &ca, timeout)?;
+        self.connect_by(&connector).await
+    }
+
+    /// Connects by any connector.
+    pub(crate) async fn connect_by(self, connector: &dyn Connector) -> Result<Client, ConnectError> {
+        let timeout = self.timeout.unwrap_or(TIMEOUT);
+        let clock = connector.clock();
+        let shared =
+            Arc::new(Shared::new(AgentSession::new(self.identity()), Arc::clone(&clock), random() as u64));
+        let mut phase = shared.phase.subscribe();
+        let connect = async {
+            let link = connector.connect().await?;
+            let lane = link.open_lane().await.map_err(ConnectError::before_welcome)?;
+            let connection = driver::run(Arc::clone(&shared), link, lane);
+            Ok(AbortOnDrop(Some(tokio::spawn(connection))))
+        };
+        let mut connection = connect.await?;
+        let late = clock.sleep_until(clock.now() + timeout);
+        tokio::select! {
+            biased;
+            _ = phase.wait_for(|phase| *phase != Phase::Connecting) => {}
+            () = late => {
+                let why = format!("no welcome within {timeout:?}");
+                return Err(ConnectError::Refused { why });
+            }
+        }
+        let welcome = welcome_of(&shared)?;
+        connection.0 = None;
+        tokio::spawn(driver::keep_time(Arc::clone(&shared)));
+        Ok(Client::new(shared, welcome))
+    }
+
+    fn identity(&self) -> Identity {
+        let bound = self.clock_bound.unwrap_or(CLOCK_BOUND).as_micros();
+        let own = concat!("preclaim-client ", env!("CARGO_PKG_VERSION"));
+        Identity {
+            name: self.name.clone().or_else(|| std::env::var("PRECLAIM_NAME").ok()),
+            label: self.label.clone().unwrap_or_else(|| LABEL.into()),
+            incarnation: random(),
+            role: if self.observer { Role::Observer } else { Role::Agent },
+            refuse_if_live: self.refuse_if_live,
+            software: self.software.clone().unwrap_or_else(|| own.into()),
+            clock_bound: Micros::from_us(u64::try_from(bound).unwrap_or(u64::MAX)),
+        }
+    }
+
+    /// The addresses, and the certificates to trust.
+    fn found(&self) -> Result<(Vec<String>, String), ConnectError> {
+        let mut addrs = self.addrs.clone();
+        addrs.extend(std::env::var("PRECLAIM_ADDR").ok().filter(|addr| addrs.is_empty() && !addr.is_empty()));
+        let ca = match &self.ca {
+            Some(Ca::Pem(pem)) => Some(pem.clone()),
+            Some(Ca::File(file)) => Some(read_ca(file)?),
+            None => match std::env::var_os("PRECLAIM_CA").filter(|file| !file.is_empty()) {
+                Some(file) => Some(read_ca(Path::new(&file))?),
+                None => None,
+            },
+        };
+        if let (false, Some(ca)) = (addrs.is_empty(), &ca) {
+            return Ok((addrs, ca.clone()));
+        }
+        let dev = discovery::find();
+        match (addrs.is_empty(), dev) {
+            (true, Ok(DevFile { addr, certificate, .. })) => {
+                Ok((vec![addr.to_string()], ca.unwrap_or(certificate)))
+            }
+            (true, Err(why)) => Err(ConnectError::NoAddress { looked: why.to_string() }),
+            // An address alone may still be that of the `preclaim dev` on this machine.
+            (false, Ok(dev)) if addrs == [dev.addr.to_string()] => Ok((addrs, dev.certificate)),
+            (false, _) => {
+                Err(ConnectError::BadCa { why: "none was given, and PRECLAIM_CA is not set".into() })
+            }
+        }
+    }
+}
+
+/// Gives a connection up whose welcome nobody waits for any more.
+struct AbortOnDrop(Option<tokio::task::JoinHandle<()>>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        if let Some(task) = self.0.take() {
+            task.abort();
+        }
+    }
+}
+
+fn welcome_of(shared: &Shared) -> Result<Welcome, ConnectError> {
+    let phase = shared.phase.borrow().clone();
+    match (phase, shared.look(|state, _| state.session.welcome().cloned())) {
+        (Phase::Down(closed), _) => Err(ConnectError::before_welcome(closed)),
+        (_, Some(welcome)) => Ok(welcome),
+        (_, None) => {
+            let closed = Closed { code: Some(CloseCode::Internal), why: "the connection was lost".into() };
+            Err(ConnectError::before_welcome(closed))
+        }
+    }
+}
+
+fn read_ca(file: &Path) -> Result<String, ConnectError> {
+    std::fs::read_to_string(file)
+        .map_err(|error| ConnectError::BadCa { why: format!("{}: {error}", file.display()) })
+}
+
+/// 128 bits that no other process draws. The standard library seeds its hashers from the system's
+/// randomness; ids need to be distinct, not secret.
+fn random() -> u128 {
+    let draw = || u128::from(RandomState::new().build_hasher().finish());
+    draw() << 64 | draw()
+}

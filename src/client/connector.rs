@@ -1,0 +1,76 @@
+//! What the client stands on: a clock, and connections that carry lanes. QUIC is one connector; a
+//! test kit puts virtual ones here.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::ConnectError;
+use crate::wire::CloseCode;
+
+/// A future on the heap, so that connectors can be swapped at run time.
+pub(crate) type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The agent's own clock.
+pub(crate) trait Clock: Send + Sync + std::fmt::Debug {
+    /// Now; never before what it said earlier.
+    fn now(&self) -> Instant;
+
+    /// Resolves at `at`, or a little later.
+    fn sleep_until(&self, at: Instant) -> Boxed<'static, ()>;
+}
+
+/// Makes connections to one coordinator.
+pub(crate) trait Connector: Send + Sync + std::fmt::Debug {
+    /// A new connection.
+    fn connect(&self) -> Boxed<'_, Result<Arc<dyn Link>, ConnectError>>;
+
+    /// The clock by which the agent lives.
+    fn clock(&self) -> Arc<dyn Clock>;
+}
+
+/// One connection.
+pub(crate) trait Link: Send + Sync {
+    /// Opens a lane.
+    fn open_lane(&self) -> Boxed<'_, Result<Lane, Closed>>;
+
+    /// Closes the connection at once; what was not yet sent may be lost.
+    fn close(&self, code: CloseCode, why: &str);
+
+    /// Resolves when the connection is over, whoever ended it.
+    fn closed(&self) -> Boxed<'_, Closed>;
+}
+
+/// An ordered stream of bytes each way.
+pub(crate) struct Lane {
+    /// From the coordinator.
+    pub(crate) reader: Box<dyn AsyncRead + Send + Unpin>,
+    /// To the coordinator.
+    pub(crate) writer: Box<dyn AsyncWrite + Send + Unpin>,
+}
+
+/// How a connection ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Closed {
+    /// The peer's close code, where it gave one that is known.
+    pub(crate) code: Option<CloseCode>,
+    /// In words.
+    pub(crate) why: String,
+}
+
+/// The machine's own monotonic clock. It stands still while the machine is suspended.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    fn sleep_until(&self, at: Instant) -> Boxed<'static, ()> {
+        Box::pin(tokio::time::sleep_until(at.into()))
+    }
+}

@@ -1,0 +1,298 @@
+//! A grant in hand.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::sync::watch;
+
+use super::intent::{Intent, When};
+use super::outcome::{DeclareError, Released, Renewal, RequestError, Revision};
+use super::{Asked, Client, Shared};
+use crate::session::agent::Loss;
+use crate::types::{Fence, IntentId, Micros, Time, Token};
+
+/// A grant's window and token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Live {
+    pub(super) token: Token,
+    pub(super) start: Time,
+    pub(super) end: Time,
+}
+
+/// How a grant stands: its latest window, and why it is gone, if it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Standing {
+    pub(super) live: Live,
+    pub(super) gone: Option<Lost>,
+}
+
+impl Standing {
+    pub(super) fn live(token: Token, start: Time, end: Time) -> Self {
+        Standing { live: Live { token, start, end }, gone: None }
+    }
+}
+
+/// Why a grant, as it was, is no longer in hand.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Lost {
+    /// Its end has come, or may have, by the agent's own clock less its uncertainty.
+    #[error("the grant has ended")]
+    Ended,
+    /// The coordinator says that the lease has ended.
+    #[error("the lease has expired")]
+    Expired,
+    /// It was released: by its own agent, or by the operator, who may have said why.
+    #[error("the grant was released{}", reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
+    Released {
+        /// The operator's reason.
+        reason: Option<String>,
+    },
+    /// It was withdrawn for a higher class.
+    #[error("the grant was revoked for {by} (intent {by_id})")]
+    Revoked {
+        /// The agent that it gave way to.
+        by: String,
+        /// That agent's intent.
+        by_id: IntentId,
+        /// The earliest start that would be free, by the coordinator's clock.
+        offer: Option<Time>,
+        /// Whether the intent waits on. Where it is granted again, its [`Grant`] is in force again; where
+        /// the `Grant` is dropped before, it is withdrawn.
+        waiting: bool,
+    },
+    /// It has another window and another token now: it was moved for a higher class, or revised.
+    #[error("the grant has another window and token now ({token})")]
+    Moved {
+        /// Its new token.
+        token: Token,
+    },
+    /// A newer process has taken over this name and label, and the grant with it.
+    #[error("a newer process has taken over this name and label")]
+    Replaced,
+    /// The coordinator does not know it.
+    #[error("the coordinator does not know the grant")]
+    Unknown,
+}
+
+impl From<Loss> for Lost {
+    fn from(loss: Loss) -> Self {
+        match loss {
+            Loss::Ended => Lost::Ended,
+            Loss::Expired => Lost::Expired,
+            Loss::Released { reason } => Lost::Released { reason },
+            Loss::Revoked { by, by_id, offer, waiting } => Lost::Revoked { by, by_id, offer, waiting },
+            Loss::Unknown => Lost::Unknown,
+            Loss::Replaced => Lost::Replaced,
+        }
+    }
+}
+
+/// A grant in hand. A lease renews itself at a third of its time for as long as this lives. Dropping
+/// it sends a release, as well as it can; [`Grant::release`] says what came of it, and
+/// [`Grant::detach`] lets it run on alone.
+#[must_use = "a grant that is dropped is released"]
+#[derive(Debug)]
+pub struct Grant {
+    client: Client,
+    id: IntentId,
+    serial: u64,
+    offsets: Arc<[Micros]>,
+    standing: watch::Receiver<Standing>,
+}
+
+impl Grant {
+    pub(super) fn new(
+        client: Client,
+        id: IntentId,
+        serial: u64,
+        offsets: Arc<[Micros]>,
+        standing: watch::Receiver<Standing>,
+    ) -> Self {
+        Grant { client, id, serial, offsets, standing }
+    }
+
+    /// The intent's id.
+    pub fn id(&self) -> IntentId {
+        self.id
+    }
+
+    /// The token; another one after a move or a revision.
+    pub fn token(&self) -> Token {
+        self.standing.borrow().live.token
+    }
+
+    /// The intent's start, before its claims' offsets, by the coordinator's clock.
+    pub fn start(&self) -> Time {
+        self.standing.borrow().live.start
+    }
+
+    /// The latest end of its claims, renewals included, by the coordinator's clock.
+    pub fn end(&self) -> Time {
+        self.standing.borrow().live.end
+    }
+
+    /// The instant of the agent's own clock from which on the grant surely has begun.
+    pub fn begins(&self) -> Instant {
+        self.shared().from(self.start())
+    }
+
+    /// The instant of the agent's own clock until which it is surely in force, unless it is lost
+    /// otherwise: the uncertainty of the coordinator's clock is taken off. It rises with renewals.
+    pub fn until(&self) -> Instant {
+        self.shared().until(self.end())
+    }
+
+    /// The fence of claim number `claim`, counted from 0 in the order in which they were declared.
+    ///
+    /// # Panics
+    /// Where the intent has no such claim.
+    pub fn fence(&self, claim: usize) -> Fence {
+        let live = self.standing.borrow().live;
+        Fence { start: live.start.after(self.offsets[claim]), token: live.token }
+    }
+
+    /// Whether it is still in hand, by the clock as it is now: true also after the process was
+    /// stopped for a while. Cheap; ask right before each step that must not be taken without it.
+    ///
+    /// # Errors
+    /// Why it is gone.
+    pub fn check(&self) -> Result<(), Lost> {
+        let standing = self.standing.borrow().clone();
+        match standing.gone {
+            Some(why) => Err(why),
+            None if self.shared().clock.now() >= self.shared().until(standing.live.end) => Err(Lost::Ended),
+            None => Ok(()),
+        }
+    }
+
+    /// Resolves when the grant, as it is now, is no longer in hand: lost, moved or revised. It lives by
+    /// the agent's own clock, whatever the connection does, and needs this handle no longer.
+    /// Cancel safe.
+    pub fn lost(&self) -> impl Future<Output = Lost> + Send + 'static {
+        let (shared, mut standing) = (Arc::clone(self.shared()), self.standing.clone());
+        let token = standing.borrow().live.token;
+        async move {
+            loop {
+                let now = standing.borrow_and_update().clone();
+                if let Some(why) = now.gone {
+                    return why;
+                }
+                if now.live.token != token {
+                    return Lost::Moved { token: now.live.token };
+                }
+                let until = shared.until(now.live.end);
+                if shared.clock.now() >= until {
+                    return Lost::Ended;
+                }
+                tokio::select! {
+                    biased;
+                    changed = standing.changed() => if changed.is_err() {
+                        return standing.borrow().gone.clone().unwrap_or(Lost::Released { reason: None });
+                    },
+                    () = shared.clock.sleep_until(until) => {}
+                }
+            }
+        }
+    }
+
+    /// Resolves when the grant surely has begun. Cancel safe.
+    pub async fn begun(&self) {
+        let shared = self.shared();
+        loop {
+            let begins = self.begins();
+            if shared.clock.now() >= begins {
+                return;
+            }
+            shared.clock.sleep_until(begins).await;
+        }
+    }
+
+    /// Runs `work` while the grant is in force: from its start, and no longer than it is in hand. Where
+    /// it is lost, moved or revised, `work` is dropped at its next await and the reason returned.
+    /// Cancel safe as far as `work` is. Code between two awaits of `work` cannot be stopped; it can
+    /// ask [`Grant::check`], and the store that it writes to must check the fence.
+    ///
+    /// # Errors
+    /// Why the grant is no longer in hand.
+    pub async fn guarded<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
+        self.check()?;
+        let lost = self.lost();
+        let work = async {
+            self.begun().await;
+            work.await
+        };
+        tokio::select! {
+            biased;
+            why = lost => Err(why),
+            output = work => Ok(output),
+        }
+    }
+
+    /// Asks for a new end of a lease: a time, by either clock. An end at or before the present one
+    /// changes nothing. Cancel safe: the renewal may or may not be done.
+    ///
+    /// # Errors
+    /// Where no answer can be had.
+    pub async fn renew(&self, until: impl Into<When>) -> Result<Renewal, RequestError> {
+        self.client.renew(self.id, until).await
+    }
+
+    /// Declares `intent` in the grant's place. Where it is refused, the grant stays as it was. Not
+    /// cancel safe: once sent it takes its course, and the grant follows what comes of it.
+    ///
+    /// # Errors
+    /// Where it came to no outcome; see [`DeclareError`].
+    pub async fn revise(&mut self, intent: Intent) -> Result<Revision, DeclareError> {
+        let intent = intent.revises(self.id.number());
+        let offsets = super::offsets_of(&intent);
+        let (id, answered) = self.client.ask(intent, Asked::Revision, true).await?;
+        match super::to_outcome(id, answered.reply)? {
+            super::Plain::Granted => {
+                self.offsets = offsets;
+                Ok(Revision::Granted)
+            }
+            super::Plain::Conflict(conflict) => Ok(Revision::Conflict(conflict)),
+            super::Plain::Stale(stale) => Ok(Revision::Stale(stale)),
+            super::Plain::Rejected(why) => Ok(Revision::Rejected(why)),
+        }
+    }
+
+    /// Releases it, and says whether there was anything left to release. From the call on it is not
+    /// in hand, whatever comes of it. Cancel safe: the release is sent before the first await.
+    ///
+    /// # Errors
+    /// Where no answer can be had: then it runs to its end at the latest.
+    pub async fn release(self) -> Result<Released, RequestError> {
+        let gone = self.check().err();
+        let released = self.client.release(self.id).await?;
+        Ok(match released {
+            Released::AlreadyEnded(None) => Released::AlreadyEnded(gone),
+            other => other,
+        })
+    }
+
+    /// Lets it run on alone, to its end: it is neither renewed nor released when this handle goes.
+    /// Returns its id, by which [`Client::release`] can end it.
+    pub fn detach(self) -> IntentId {
+        let (id, serial) = (self.id, self.serial);
+        self.shared().with(|state, _| {
+            if state.forget_handle(id, serial) {
+                state.session.forget(id);
+            }
+        });
+        id
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        self.client.shared()
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        let (id, serial) = (self.id, self.serial);
+        self.shared().with(|state, _| state.drop_handle(id, serial));
+    }
+}

@@ -1,0 +1,211 @@
+//! Listing and watching, each on a lane of its own.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc;
+use tokio_stream::Stream;
+
+use super::connector::Lane;
+use super::{Client, Place, RequestError};
+use crate::limits;
+use crate::types::{Slot, Time};
+use crate::wire::{
+    Extensions, FrameReader, List, ListEntry, ListReply, ToAgent, ToCoordinator, Watch, WatchEvent,
+};
+
+/// What is to be listed or watched; all of it, unless it says otherwise.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Filter {
+    under: Option<String>,
+    agent: Option<String>,
+    only_granted: bool,
+    only_undecided: bool,
+}
+
+impl Filter {
+    /// Everything.
+    pub fn all() -> Self {
+        Filter::default()
+    }
+
+    /// Only what has a claim at or below `place`.
+    #[must_use]
+    pub fn under(mut self, place: Place) -> Self {
+        self.under = Some(place.path().as_str().to_owned());
+        self
+    }
+
+    /// Only what is of `agent`.
+    #[must_use]
+    pub fn agent(mut self, agent: impl Into<String>) -> Self {
+        self.agent = Some(agent.into());
+        self
+    }
+
+    /// For a listing: only grants.
+    #[must_use]
+    pub fn granted(mut self) -> Self {
+        self.only_granted = true;
+        self
+    }
+
+    /// For a listing: only undecided intents.
+    #[must_use]
+    pub fn undecided(mut self) -> Self {
+        self.only_undecided = true;
+        self
+    }
+}
+
+/// What was granted and undecided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listing {
+    /// The last slot that had been decided when the last page was made.
+    pub slot: Slot,
+    /// Its decision time.
+    pub at: Time,
+    /// Up to [`limits::LISTED`] entries.
+    pub entries: Vec<ListEntry>,
+    /// Whether there is more than that.
+    pub is_cut: bool,
+}
+
+/// Decisions as they are made. Ends with the connection; dropping it ends the watch.
+#[derive(Debug)]
+pub struct Watching(mpsc::Receiver<WatchEvent>);
+
+impl Watching {
+    /// The next decision; `None` when the connection is over. Cancel safe.
+    pub async fn next(&mut self) -> Option<WatchEvent> {
+        self.0.recv().await
+    }
+}
+
+impl Stream for Watching {
+    type Item = WatchEvent;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<WatchEvent>> {
+        self.0.poll_recv(cx)
+    }
+}
+
+impl Client {
+    /// What is granted and undecided now, all agents'. Read page by page: what comes or goes in
+    /// between may be in it or not. Cancel safe.
+    ///
+    /// # Errors
+    /// Where no answer can be had.
+    pub async fn list(&self, filter: Filter) -> Result<Listing, RequestError> {
+        let mut lane = LookingLane::open(self).await?;
+        let mut listing = Listing { slot: Slot::new(0), at: Time::ZERO, entries: Vec::new(), is_cut: false };
+        let mut after = Vec::new();
+        for request in 1.. {
+            let page = lane.page(list(&filter, request, after)).await?;
+            (listing.slot, listing.at, after) = (page.slot, page.at, page.next);
+            listing.entries.extend(page.entries);
+            listing.is_cut = !after.is_empty() && listing.entries.len() >= limits::LISTED;
+            if after.is_empty() || listing.is_cut {
+                break;
+            }
+        }
+        Ok(listing)
+    }
+
+    /// What the coordinator thinks this agent's name has: grants and undecided intents of all its
+    /// sessions. Cancel safe.
+    ///
+    /// # Errors
+    /// Where no answer can be had.
+    pub async fn mine(&self) -> Result<Listing, RequestError> {
+        self.list(Filter::all().agent(self.name())).await
+    }
+
+    /// Every decision from now on, all agents'. A reader that is too slow is told how many it missed.
+    /// Cancel safe.
+    ///
+    /// # Errors
+    /// Where the watch cannot be asked for.
+    pub async fn watch(&self, filter: Filter) -> Result<Watching, RequestError> {
+        let mut lane = LookingLane::open(self).await?;
+        let Filter { under, agent, .. } = filter;
+        let watch = Watch { request: 1, under, agent, extensions: Extensions::NONE };
+        lane.send(&watch.into()).await?;
+        let (to, watching) = mpsc::channel(limits::EVENTS);
+        tokio::spawn(async move {
+            while let Ok(ToAgent::WatchEvent(event)) = lane.receive(&to).await {
+                if to.send(event).await.is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Watching(watching))
+    }
+}
+
+fn list(filter: &Filter, request: u64, after: Vec<u8>) -> List {
+    List {
+        request,
+        under: filter.under.clone(),
+        agent: filter.agent.clone(),
+        granted: filter.only_granted || !filter.only_undecided,
+        undecided: filter.only_undecided || !filter.only_granted,
+        after,
+        limit: 0,
+        extensions: Extensions::NONE,
+    }
+}
+
+/// A lane on which one thing is asked at a time.
+struct LookingLane {
+    lane: Lane,
+    frames: FrameReader,
+    chunk: Vec<u8>,
+}
+
+impl LookingLane {
+    async fn open(client: &Client) -> Result<Self, RequestError> {
+        let link = client.shared().look(|state, _| state.link.clone()).ok_or(RequestError::Disconnected)?;
+        let lane = link.open_lane().await.map_err(|_| RequestError::Disconnected)?;
+        Ok(LookingLane { lane, frames: FrameReader::new(), chunk: vec![0; limits::READ_CHUNK] })
+    }
+
+    async fn send(&mut self, message: &ToCoordinator) -> Result<(), RequestError> {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes).map_err(|error| RequestError::Nonsense(error.to_string()))?;
+        self.lane.writer.write_all(&bytes).await.map_err(|_| RequestError::Unknown)
+    }
+
+    async fn page(&mut self, list: List) -> Result<ListReply, RequestError> {
+        let request = list.request;
+        self.send(&list.into()).await?;
+        match self.message().await? {
+            ToAgent::ListReply(page) if page.request == request => Ok(page),
+            other => Err(RequestError::Nonsense(format!("kind {:#06x} to a listing", other.kind()))),
+        }
+    }
+
+    /// The next message, or an error as soon as nobody wants it any more.
+    async fn receive(&mut self, to: &mpsc::Sender<WatchEvent>) -> Result<ToAgent, RequestError> {
+        tokio::select! {
+            biased;
+            () = to.closed() => Err(RequestError::Unknown),
+            message = self.message() => message,
+        }
+    }
+
+    async fn message(&mut self) -> Result<ToAgent, RequestError> {
+        let nonsense = |error: &dyn std::error::Error| RequestError::Nonsense(error.to_string());
+        loop {
+            if let Some(frame) = self.frames.next_frame().map_err(|error| nonsense(&error))? {
+                return ToAgent::decode(frame).map_err(|error| nonsense(&error));
+            }
+            let read = self.lane.reader.read(&mut self.chunk).await.map_err(|_| RequestError::Unknown)?;
+            if read == 0 {
+                return Err(RequestError::Unknown);
+            }
+            self.frames.push(&self.chunk[..read]);
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! The agent's half of preclaim: connect, declare, hold.
+//!
+//! What happens when the coordinator cannot be reached: a grant in hand stays good until its end,
+//! no new one can be had, and an agent that must not guess stops at its grant's end. Nothing here may
+//! hand out a grant that has ended, or hold one whose handle is gone.
+
+mod builder;
+mod connector;
+pub mod discovery;
+mod driver;
+mod error;
+mod event;
+mod grant;
+mod intent;
+mod look;
+mod outcome;
+mod quic;
+mod shared;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub use builder::ClientBuilder;
+pub use error::ConnectError;
+pub use event::{Event, Events};
+pub use grant::{Grant, Lost};
+pub use intent::{Area, Intent, InvalidPath, Place, Use, When, millis, path, secs};
+pub use look::{Filter, Listing, Watching};
+pub use outcome::{
+    Conflict, DeclareError, Outcome, Rejected, Released, Renewal, RequestError, Revision, Stale,
+};
+
+use crate::session::agent::{Bounds, Draft, NotTaken, Reply};
+use crate::types::{IntentId, Micros, Time};
+use crate::wire::Welcome;
+use shared::{Answered, Asked, Phase, Shared};
+
+/// A connection to a coordinator, under one name and label. Cheap to clone; it ends when the last
+/// clone and the last grant are gone, or by [`Client::close`].
+#[derive(Clone, Debug)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    shared: Arc<Shared>,
+    welcome: Welcome,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.shared.begin_close();
+    }
+}
+
+impl Client {
+    /// Settings for a new client; what is left out is found as [`ClientBuilder`] says.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    fn new(shared: Arc<Shared>, welcome: Welcome) -> Self {
+        Client { inner: Arc::new(Inner { shared, welcome }) }
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.inner.shared
+    }
+
+    /// The name in force.
+    pub fn name(&self) -> &str {
+        &self.inner.welcome.name
+    }
+
+    /// The label in force.
+    pub fn label(&self) -> &str {
+        &self.inner.welcome.label
+    }
+
+    /// How long the coordinator's slots are.
+    pub fn slot_length(&self) -> Duration {
+        self.inner.welcome.slot_length.to_std()
+    }
+
+    /// Declares an intent and waits until it is decided: a slot at least, and as long as its wait at
+    /// most. Where as many declarations as the coordinator takes are unanswered, it waits for room
+    /// first. Cancel safe: dropping it withdraws the intent, and releases what it may have been
+    /// granted meanwhile.
+    ///
+    /// # Errors
+    /// Where it came to no outcome. [`DeclareError::Unknown`] means that it may have been decided:
+    /// ask again with the same id.
+    pub async fn declare(&self, intent: Intent) -> Result<Outcome, DeclareError> {
+        self.declare_in(intent, true).await
+    }
+
+    /// As [`Client::declare`], but where there is no room it says so at once.
+    ///
+    /// # Errors
+    /// As for [`Client::declare`], and [`DeclareError::Full`].
+    pub async fn try_declare(&self, intent: Intent) -> Result<Outcome, DeclareError> {
+        self.declare_in(intent, false).await
+    }
+
+    async fn declare_in(&self, intent: Intent, waits: bool) -> Result<Outcome, DeclareError> {
+        let offsets = offsets_of(&intent);
+        let (id, answered) = self.ask(intent, Asked::Fresh, waits).await?;
+        let handle = answered.handle;
+        Ok(match (to_outcome(id, answered.reply)?, handle) {
+            (Plain::Granted, Some(handle)) => {
+                Outcome::Granted(Grant::new(self.clone(), id, handle.serial, offsets, handle.standing))
+            }
+            // A grant of a fresh declaration always has its handle.
+            (Plain::Granted, None) => return Err(DeclareError::Ended { id }),
+            (Plain::Conflict(conflict), _) => Outcome::Conflict(conflict),
+            (Plain::Stale(stale), _) => Outcome::Stale(stale),
+            (Plain::Rejected(why), _) => Outcome::Rejected(why),
+        })
+    }
+
+    /// Sends a declaration and waits for its final answer.
+    async fn ask(
+        &self,
+        intent: Intent,
+        kind: Asked,
+        waits: bool,
+    ) -> Result<(IntentId, Answered), DeclareError> {
+        let shared = self.shared();
+        let id = intent.id.unwrap_or_else(|| shared.look(|state, _| state.fresh_id()));
+        let (request, answer) = loop {
+            let room = shared.room.notified();
+            let draft = self.draft(intent.clone(), id);
+            match shared.with(|state, _| state.declare(draft, kind)) {
+                Ok(asked) => break asked,
+                Err(NotTaken::Full) if waits => room.await,
+                Err(not_taken) => return Err(refused(not_taken, id)),
+            }
+        };
+        let mut undo = Undo { shared, request, id, kind, answer };
+        match (&mut undo.answer).await {
+            Ok(answered) => Ok((id, answered)),
+            Err(_) => Err(DeclareError::Unknown { id }),
+        }
+    }
+
+    fn draft(&self, intent: Intent, id: IntentId) -> Draft {
+        let Intent { start, revision, note, mut raw, id: _ } = intent;
+        raw.id = id.number();
+        raw.start = start.map(|at| self.time_of(at).as_us());
+        Draft { intent: raw, note, revision }
+    }
+
+    /// Releases or withdraws intent `id`, whichever session of this name declared it. Cancel safe: the
+    /// release is sent before the first await.
+    ///
+    /// # Errors
+    /// Where no answer can be had.
+    pub async fn release(&self, id: IntentId) -> Result<Released, RequestError> {
+        let asked = self.shared().with(|state, _| {
+            let request = state.session.release(id)?;
+            Ok(state.wait_for(request, Asked::Other))
+        });
+        match answer_to(asked).await? {
+            Reply::Released { existed: true } => Ok(Released::Released),
+            Reply::Released { existed: false } => Ok(Released::AlreadyEnded(None)),
+            _ => Err(RequestError::Unknown),
+        }
+    }
+
+    /// Asks for a new end of the lease `id`, whichever session of this name declared it. Cancel safe: the
+    /// renewal may or may not be done.
+    ///
+    /// # Errors
+    /// Where no answer can be had.
+    pub async fn renew(&self, id: IntentId, until: impl Into<When>) -> Result<Renewal, RequestError> {
+        let until = self.time_of(until.into());
+        let asked = self.shared().with(|state, _| {
+            let request = state.session.renew(id, until)?;
+            Ok(state.wait_for(request, Asked::Other))
+        });
+        match answer_to(asked).await? {
+            Reply::Renewed { end } => Ok(Renewal::Until(end)),
+            Reply::RenewDenied { end: Some(end), blockers } => Ok(Renewal::Denied { end, blockers }),
+            Reply::RenewDenied { end: None, .. } => Ok(Renewal::Ended),
+            _ => Err(RequestError::Unknown),
+        }
+    }
+
+    /// The `as_of` of a reading that starts now: a lower bound of the coordinator's time. Take it
+    /// before you read, and hand it to [`Intent::expect`].
+    pub fn reading(&self) -> Time {
+        self.bounds().earliest
+    }
+
+    /// The coordinator's time as this client best knows it, and how far that may be off, either way.
+    pub fn coordinator_time(&self) -> (Time, Duration) {
+        let bounds = self.bounds();
+        (bounds.middle(), bounds.uncertainty().to_std())
+    }
+
+    /// The instant of the agent's own clock at which the coordinator's time is `at`, as well as it is
+    /// known.
+    pub fn instant(&self, at: Time) -> Instant {
+        let (now, _) = self.coordinator_time();
+        let here = self.shared().clock.now();
+        let (ahead, behind) = (at.since(now).to_std(), now.since(at).to_std());
+        here.checked_add(ahead).and_then(|here| here.checked_sub(behind)).unwrap_or(here)
+    }
+
+    fn bounds(&self) -> Bounds {
+        let bounds = self.shared().look(|state, now| state.session.clock().bounds(now));
+        // The welcome was the first exchange, so something is always known.
+        bounds.unwrap_or(Bounds { earliest: self.inner.welcome.now, latest: self.inner.welcome.now })
+    }
+
+    fn time_of(&self, at: When) -> Time {
+        let at = match at {
+            When::There(at) => return at,
+            When::Here(at) => at,
+        };
+        let micros = |span: Duration| Micros::from_us(u64::try_from(span.as_micros()).unwrap_or(u64::MAX));
+        let here = self.shared().clock.now();
+        let (now, _) = self.coordinator_time();
+        now.after(micros(at.saturating_duration_since(here)))
+            .before(micros(here.saturating_duration_since(at)))
+    }
+
+    /// The events from now on. Each stream holds up to [`crate::limits::EVENTS`] that were not read;
+    /// past that it says how many it left out. At most [`crate::limits::SUBSCRIBERS`] streams are
+    /// kept; the oldest ends when there is one more.
+    pub fn events(&self) -> Events {
+        self.shared().look(|state, _| state.subscribe())
+    }
+
+    /// Whether the connection stands.
+    pub fn is_connected(&self) -> bool {
+        matches!(*self.shared().phase.borrow(), Phase::Up)
+    }
+
+    /// Withdraws what is undecided, says goodbye, and waits, a second at most, until the coordinator
+    /// has had it all. What is held runs to its end unless it was released. Other clones of this
+    /// client are disconnected. Cancel safe.
+    pub async fn close(&self) {
+        self.shared().begin_close();
+        let mut phase = self.shared().phase.subscribe();
+        // An error means that the client is gone already.
+        let _ = phase.wait_for(|phase| matches!(phase, Phase::Down(_))).await;
+    }
+}
+
+impl Shared {
+    fn begin_close(&self) {
+        self.with(|state, _| {
+            if !state.closing {
+                state.closing = true;
+                state.session.leave();
+            }
+        });
+        // Those who wait for the end look at `closing` again.
+        self.phase.send_modify(|_| ());
+    }
+}
+
+/// A declaration that is waited for. Dropped before its answer was taken, it undoes the declaration.
+struct Undo<'a> {
+    shared: &'a Arc<Shared>,
+    request: u64,
+    id: IntentId,
+    kind: Asked,
+    answer: tokio::sync::oneshot::Receiver<Answered>,
+}
+
+impl Drop for Undo<'_> {
+    fn drop(&mut self) {
+        if self.kind == Asked::Revision {
+            self.shared.look(|state, _| state.stop_waiting(self.request));
+            return;
+        }
+        self.shared.with(|state, _| {
+            if state.stop_waiting(self.request) {
+                state.session.abandon(self.request);
+            } else if let Ok(Answered { handle: Some(handle), .. }) = self.answer.try_recv() {
+                state.drop_handle(self.id, handle.serial);
+            }
+        });
+    }
+}
+
+/// A final answer to a declaration, the grant without its handle.
+enum Plain {
+    Granted,
+    Conflict(Conflict),
+    Stale(Stale),
+    Rejected(Rejected),
+}
+
+fn to_outcome(id: IntentId, reply: Reply) -> Result<Plain, DeclareError> {
+    Ok(match reply {
+        Reply::Granted { .. } => Plain::Granted,
+        Reply::Conflict(of) => Plain::Conflict(Conflict { id, of }),
+        Reply::Stale { path, as_of, kept } => Plain::Stale(Stale { id, path, as_of, kept }),
+        Reply::Rejected { reason, field, hint, retry_after, kept } => {
+            let retry_after = retry_after.map(Micros::to_std);
+            Plain::Rejected(Rejected { id, reason, field, hint, retry_after, kept })
+        }
+        Reply::Ended => return Err(DeclareError::Ended { id }),
+        Reply::Withdrawn { reason } => return Err(DeclareError::Withdrawn { id, reason }),
+        // The others answer no declaration.
+        Reply::Unknown | Reply::Released { .. } | Reply::Renewed { .. } | Reply::RenewDenied { .. } => {
+            return Err(DeclareError::Unknown { id });
+        }
+    })
+}
+
+fn refused(not_taken: NotTaken, id: IntentId) -> DeclareError {
+    match not_taken {
+        NotTaken::Disconnected => DeclareError::Disconnected,
+        NotTaken::Full => DeclareError::Full,
+        NotTaken::Draining => DeclareError::Draining,
+        NotTaken::IdBusy => DeclareError::IdBusy { id },
+        NotTaken::TooLarge => DeclareError::TooLarge,
+    }
+}
+
+type Asking = Result<tokio::sync::oneshot::Receiver<Answered>, NotTaken>;
+
+async fn answer_to(asked: Asking) -> Result<Reply, RequestError> {
+    let answer = asked.map_err(|not_taken| match not_taken {
+        NotTaken::Full => RequestError::Full,
+        _ => RequestError::Disconnected,
+    })?;
+    answer.await.map(|answered| answered.reply).map_err(|_| RequestError::Unknown)
+}
+
+fn offsets_of(intent: &Intent) -> Arc<[Micros]> {
+    intent.raw.claims.iter().map(|claim| Micros::from_us(claim.offset)).collect()
+}
