@@ -16,14 +16,14 @@ fn t(us: u64) -> Time {
 struct Twin(Vec<(Window, u64)>);
 
 impl Twin {
-    fn at(&self, instant: u64) -> u64 {
-        let instant = window(instant, instant + 1);
-        self.0.iter().filter(|(window, _)| window.covers(instant)).map(|(_, units)| units).sum()
-    }
-
     /// The sum at each instant up to `span`.
     fn sums(&self, span: u64) -> Vec<u64> {
-        (0..span).map(|at| self.at(at)).collect()
+        let mut sums = vec![0; span as usize];
+        for (window, units) in &self.0 {
+            let (start, end) = (window.start().as_us().min(span), window.end().as_us().min(span));
+            sums[start as usize..end as usize].iter_mut().for_each(|sum| *sum += units);
+        }
+        sums
     }
 }
 
@@ -72,7 +72,7 @@ fn compare(profile: &Profile, twin: &Twin, span: u64) {
             let twin = sums[start as usize..].iter().take(length as usize).copied().max().unwrap_or(0);
             assert_eq!(profile.max_over(range), twin, "{range:?}");
         }
-        for duration in [1, 2, 5, 11, 30, 90] {
+        for duration in [1, 2, 5, 11, 30, 90, 260, 500] {
             for (needed, capacity) in [(1, highest), (1, highest / 2), (2, 3), (highest / 3, highest), (4, 3)]
             {
                 for limit in [start, start + 9, 2 * span] {
@@ -105,6 +105,28 @@ proptest! {
     fn few_windows_agree_with_the_twin(ops in ops(30, 20, 14)) {
         let (profile, twin) = built(&ops);
         compare(&profile, &twin, 30);
+    }
+
+    /// Bursts of short windows, each far wider than a node, with stretches between that may or may not do.
+    #[test]
+    fn bursts_agree_with_the_twin(
+        bursts in proptest::collection::vec((0u64..700, proptest::collection::vec((0u64..600, 1u64..3), 200..500)), 3..5),
+        durations in proptest::collection::vec(400u64..1_500, 6),
+    ) {
+        let (mut ops, mut begins) = (Vec::new(), 0);
+        for (pause, windows) in &bursts {
+            begins += pause;
+            ops.extend(windows.iter().map(|(at, length)| Op::Add(window(begins + at, begins + at + length), 1)));
+            begins += 600;
+        }
+        let (profile, twin) = built(&ops);
+        let sums = twin.sums(begins + 10);
+        for (start, duration) in (0..begins).step_by(307).flat_map(|start| durations.iter().map(move |d| (start, *d))) {
+            for capacity in [1, 2, 4] {
+                let fit = profile.earliest_fit(t(start), Micros::from_us(duration), 1, capacity, Time::MAX);
+                prop_assert_eq!(fit, twin_fit(&sums, start, duration, 1, capacity, u64::MAX).map(t));
+            }
+        }
     }
 
     #[test]

@@ -9,6 +9,8 @@
 
 use std::ops::Range;
 
+use super::packed::{Arena, Packed};
+
 /// Items of one leaf: their sum is taken anew whenever one changes, and a search reads them all.
 pub(super) const LEAF: usize = 16;
 /// Entries of one inner node: each level costs one or two cache misses a search, each entry 64 bytes
@@ -72,85 +74,6 @@ pub(super) enum Below<'a, M: Measure> {
     Entries(&'a [Entry<M>]),
 }
 
-/// The first `len` of `slots` count; the others are copies of what was there once.
-#[derive(Clone)]
-struct Packed<T, const N: usize> {
-    len: usize,
-    slots: [T; N],
-}
-
-impl<T: Copy, const N: usize> Packed<T, N> {
-    /// `items` is neither empty nor longer than `N`.
-    fn of(items: &[T]) -> Self {
-        let mut slots = [items[0]; N];
-        slots[..items.len()].copy_from_slice(items);
-        Packed { len: items.len(), slots }
-    }
-
-    fn as_slice(&self) -> &[T] {
-        &self.slots[..self.len]
-    }
-
-    fn is_full(&self) -> bool {
-        self.len == N
-    }
-
-    fn insert(&mut self, at: usize, item: T) {
-        self.slots.copy_within(at..self.len, at + 1);
-        self.slots[at] = item;
-        self.len += 1;
-    }
-
-    fn remove(&mut self, at: usize) -> T {
-        let gone = self.slots[at];
-        self.slots.copy_within(at + 1..self.len, at);
-        self.len -= 1;
-        gone
-    }
-
-    fn append(&mut self, items: &[T]) {
-        self.slots[self.len..self.len + items.len()].copy_from_slice(items);
-        self.len += items.len();
-    }
-
-    /// Puts `item` at `at` of a full node and splits it: the upper part goes into the new one. What is
-    /// put in at the end goes alone, since windows are mostly put in as time goes on, and nodes that
-    /// nothing more comes into should be full.
-    fn insert_and_split(&mut self, at: usize, item: T) -> Self {
-        if at == N {
-            return Packed::of(&[item]);
-        }
-        let mut upper = Packed::of(&self.slots[N / 2..]);
-        self.len = N / 2;
-        if at <= N / 2 {
-            self.insert(at, item)
-        } else {
-            upper.insert(at - N / 2, item)
-        }
-        upper
-    }
-}
-
-/// Nodes of one kind, and which of them are not in use.
-#[derive(Clone)]
-struct Arena<T> {
-    nodes: Vec<T>,
-    free: Vec<u32>,
-}
-
-impl<T> Arena<T> {
-    fn put(&mut self, node: T) -> u32 {
-        if let Some(at) = self.free.pop() {
-            self.nodes[at as usize] = node;
-            return at;
-        }
-        let at =
-            u32::try_from(self.nodes.len()).unwrap_or_else(|_| unreachable!("more nodes than memory holds"));
-        self.nodes.push(node);
-        at
-    }
-}
-
 /// The tree of a set of many items.
 pub(super) struct Tree<M: Measure> {
     leaves: Arena<Packed<M::Item, LEAF>>,
@@ -167,9 +90,9 @@ impl<M: Measure> Clone for Tree<M> {
 
 impl<M: Measure> Tree<M> {
     fn of_leaf(items: &[M::Item]) -> Self {
-        let leaves = Arena { nodes: vec![Packed::of(items)], free: Vec::new() };
-        let inners = Arena { nodes: Vec::new(), free: Vec::new() };
-        Tree { leaves, inners, root: NodeId { at: 0, level: 0 }, len: items.len() }
+        let (mut leaves, inners) = (Arena::new(), Arena::new());
+        let root = NodeId { at: leaves.put(Packed::of(items)), level: 0 };
+        Tree { leaves, inners, root, len: items.len() }
     }
 
     pub(super) fn root(&self) -> NodeId {
@@ -495,3 +418,7 @@ impl<M: Measure> Clone for Sorted<M> {
         Sorted { held: held.map(Box::new) }
     }
 }
+
+#[cfg(test)]
+#[path = "tree_tests.rs"]
+mod tests;
