@@ -7,9 +7,11 @@
 use std::sync::Arc;
 
 use super::settings::Settings;
-use super::window_set::{Profile, WindowSet};
 use crate::limits;
 use crate::space::geometry;
+use crate::space::profile::Profile;
+use crate::space::regions::RegionSet;
+use crate::space::windows::WindowSet;
 use crate::types::{
     Claim, Class, FixedMap, IntentKey, Micros, Mode, Path, Region, Target, Time, Token, Window,
 };
@@ -107,11 +109,11 @@ fn rows_against(mine: Mode) -> &'static [usize] {
 #[derive(Debug, Default)]
 struct Node {
     /// Path claims on the node itself, by mode.
-    own: [WindowSet; MODES],
+    own: [WindowSet<()>; MODES],
     /// Claims strictly below the node, by mode; a region is just below its frame.
-    below: [WindowSet; MODES],
+    below: [WindowSet<()>; MODES],
     /// Regions in the frame that the node names.
-    regions: WindowSet,
+    regions: RegionSet<()>,
 }
 
 impl Node {
@@ -202,13 +204,8 @@ impl Ledger {
             }
             *laid ^= bit;
             let key = Place { group: id, claim }.to_key();
-            each_set(&mut self.nodes, declared, |set| {
-                if lifts {
-                    set.remove(*window, key);
-                } else {
-                    set.insert(*window, key, group.tolerances[claim]);
-                }
-            });
+            let tolerance = group.tolerances[claim];
+            toggle_window(&mut self.nodes, declared, *window, key, (!lifts).then_some(tolerance));
             let Mode::Units(units) = declared.mode else { continue };
             if matches!(group.kind, Kind::Left(_)) {
                 self.left_units = if lifts { self.left_units - 1 } else { self.left_units + 1 };
@@ -299,12 +296,12 @@ impl Ledger {
     /// `target` in `mode`. Regions are candidates: whether their shapes meet is not looked at.
     pub(super) fn scan(&self, target: &Target, mode: Mode, range: Window, mut f: impl FnMut(Place)) {
         for set in self.sets_against(target, mode) {
-            set.for_each_overlapping(range, |_, key| f(Place::of_key(key)));
+            set.for_each_overlapping(range, |it| f(Place::of_key(it.key)));
         }
         if let Target::Region(region) = target
             && let Some(node) = self.nodes.get(&region.frame)
         {
-            node.regions.for_each_overlapping(range, |_, key| f(Place::of_key(key)));
+            node.regions.for_each_candidate(&region.shape, range, |it| f(Place::of_key(it.key)));
         }
     }
 
@@ -312,14 +309,14 @@ impl Ledger {
     pub(super) fn scan_units(&self, pool: &Path, range: Window, mut f: impl FnMut(Place)) {
         if let Some(node) = self.nodes.get(pool) {
             let units = row(Mode::Units(1));
-            node.own[units].for_each_overlapping(range, |_, key| f(Place::of_key(key)));
-            node.below[units].for_each_overlapping(range, |_, key| f(Place::of_key(key)));
+            node.own[units].for_each_overlapping(range, |it| f(Place::of_key(it.key)));
+            node.below[units].for_each_overlapping(range, |it| f(Place::of_key(it.key)));
         }
     }
 
     /// The sets with windows on related paths whose modes conflict with `mode`; regions of the same
     /// frame, whose shapes decide, stand apart.
-    fn sets_against(&self, target: &Target, mode: Mode) -> Vec<&WindowSet> {
+    fn sets_against(&self, target: &Target, mode: Mode) -> Vec<&WindowSet<()>> {
         let path = target.path();
         let mut sets = Vec::new();
         for text in path.lineage() {
@@ -350,14 +347,14 @@ impl Ledger {
         while at <= last {
             let window = Window::new(at, at.after(claim.duration))?;
             let mut next = at;
-            node.regions.for_each_overlapping(window, |theirs, key| {
-                let Some((other, tolerated)) = self.claim_at(Place::of_key(key)) else { return };
+            node.regions.for_each_candidate(&region.shape, window, |it| {
+                let Some((other, tolerated)) = self.claim_at(Place::of_key(it.key)) else { return };
                 let tolerance = tolerance.min(tolerated);
                 if modes_conflict(claim.mode, other.mode)
-                    && window.overlaps_by_more_than(theirs, tolerance)
+                    && window.overlaps_by_more_than(it.window, tolerance)
                     && regions_conflict(&claim.target, &other.target, threshold).is_some()
                 {
-                    next = next.max(theirs.end().before(tolerance));
+                    next = next.max(it.window.end().before(tolerance));
                 }
             });
             if next == at {
@@ -380,11 +377,16 @@ const ALL_TIME: Window = match Window::new(Time::ZERO, Time::MAX) {
     None => unreachable!(),
 };
 
-/// Calls `act` with each set in which a window of `claim` stands, making nodes as needed and
-/// dropping those that are left empty.
-fn each_set(nodes: &mut FixedMap<Path, Node>, claim: &Claim, mut act: impl FnMut(&mut WindowSet)) {
+/// Puts a window of `claim` into each set in which it stands, or takes it out where there is no
+/// tolerance, making nodes as needed and dropping those that are left empty.
+fn toggle_window(
+    nodes: &mut FixedMap<Path, Node>,
+    claim: &Claim,
+    window: Window,
+    key: u64,
+    tolerance: Option<Micros>,
+) {
     let (path, row) = (claim.target.path(), row(claim.mode));
-    let is_region = matches!(claim.target, Target::Region(_));
     for text in path.lineage() {
         let is_last = text.len() == path.as_str().len();
         if !nodes.contains_key(text) {
@@ -392,16 +394,23 @@ fn each_set(nodes: &mut FixedMap<Path, Node>, claim: &Claim, mut act: impl FnMut
             nodes.extend(made.map(|made| (made, Node::default())));
         }
         let Some(node) = nodes.get_mut(text) else { continue };
-        match (is_last, is_region) {
-            (true, false) => act(&mut node.own[row]),
-            (true, true) => {
-                act(&mut node.regions);
-                act(&mut node.below[row]);
+        let region = match &claim.target {
+            Target::Region(region) if is_last => Some(region),
+            _ => None,
+        };
+        let set = if is_last && region.is_none() { &mut node.own[row] } else { &mut node.below[row] };
+        match tolerance {
+            Some(tolerance) => {
+                set.insert(window, key, tolerance, ());
+                region.inspect(|region| node.regions.insert(&region.shape, window, key, ()));
             }
-            (false, _) => act(&mut node.below[row]),
-        }
-        if node.is_empty() {
-            nodes.remove(text);
+            None => {
+                set.remove(window, key);
+                region.inspect(|region| _ = node.regions.remove(&region.shape, window, key));
+                if node.is_empty() {
+                    nodes.remove(text);
+                }
+            }
         }
     }
 }

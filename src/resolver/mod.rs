@@ -27,7 +27,6 @@ mod rules;
 mod run;
 mod settings;
 mod shrink;
-mod window_set;
 
 pub use batch::{AgentOp, BatchError, Input, RulesChange, SlotBatch, SystemOp};
 pub use digest::StateDigest;
