@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::Change;
 use super::batch::{AgentOp, Input, SystemOp};
 use super::book::{Ended, Grant, Undecided};
 use super::checks;
@@ -50,8 +51,10 @@ impl SlotRun<'_> {
     fn take_system_op(&mut self, arrival: Arrival, op: &SystemOp) {
         match op {
             SystemOp::Capacity { path, capacity } => {
-                self.state.settings.set_capacity(path, *capacity);
-                self.state.ledger.open_pool(path);
+                self.state.set_capacity(path, *capacity);
+                if !self.state.changes.is_empty() {
+                    self.state.changes.push(Change::Capacity(path.clone(), *capacity));
+                }
             }
             SystemOp::Release { agent, id, reason } => {
                 let key = IntentKey { agent: agent.clone(), id: *id };
@@ -60,7 +63,7 @@ impl SlotRun<'_> {
                     self.answer(arrival, key, Verdict::Released { reason });
                 }
             }
-            SystemOp::Config(change) => self.state.changes.push((**change).clone()),
+            SystemOp::Config(change) => self.state.changes.push(Change::Rules(change.clone())),
             SystemOp::Restart { next_token } => {
                 self.state.next_token = self.state.next_token.max(*next_token);
             }
@@ -288,7 +291,7 @@ impl SlotRun<'_> {
 
     /// Remembers for the `fair` model how long a grant that ends in this slot was held.
     pub(super) fn note_held(&mut self, grant: &Grant) {
-        let held = Window::new(grant.start.max(grant.granted_at), grant.end.min(self.now));
+        let held = Window::new(grant.held_from(), grant.end.min(self.now));
         if let Some(held) = held {
             let from = self.now.before(self.state.rules.fair_window.max(FAIR_MEMORY));
             self.state.ended_grants.note(&grant.key.agent, held, from);

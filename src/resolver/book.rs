@@ -59,6 +59,11 @@ impl Grant {
         (self.key.agent.clone(), self.intent.task)
     }
 
+    /// From when on it is held: its start, or the decision that granted it, if later.
+    pub(super) fn held_from(&self) -> Time {
+        self.start.max(self.granted_at)
+    }
+
     /// The line that tells of it, with its present end.
     pub(super) fn line(&self) -> Verdict {
         let (start, end, token) = (self.start, self.end, self.token);
@@ -102,7 +107,8 @@ pub(super) struct Book {
     records: FixedMap<IntentKey, Record>,
     grants: BTreeMap<Token, Grant>,
     by_end: BTreeSet<(Time, Token)>,
-    by_agent: FixedMap<Agent, BTreeSet<Token>>,
+    /// Each agent's grants, by when it began or begins to hold them.
+    by_agent: FixedMap<Agent, BTreeSet<(Time, Token)>>,
     /// How many leases each task holds.
     leases: FixedMap<Task, usize>,
     undecided: BTreeSet<IntentKey>,
@@ -190,7 +196,8 @@ impl Book {
         record.grant = Some(grant.token);
         record.ended = None;
         self.by_end.insert((grant.end, grant.token));
-        self.by_agent.entry(grant.key.agent.clone()).or_default().insert(grant.token);
+        let of_agent = self.by_agent.entry(grant.key.agent.clone()).or_default();
+        of_agent.insert((grant.held_from(), grant.token));
         if grant.intent.hold {
             *self.leases.entry(grant.task()).or_default() += 1;
         }
@@ -206,7 +213,7 @@ impl Book {
             record.grant = record.grant.filter(|current| *current != token);
         }
         let of_agent = self.by_agent.get_mut(&grant.key.agent);
-        if of_agent.is_some_and(|tokens| tokens.remove(&token) && tokens.is_empty()) {
+        if of_agent.is_some_and(|held| held.remove(&(grant.held_from(), token)) && held.is_empty()) {
             self.by_agent.remove(&grant.key.agent);
         }
         let leases = self.leases.get_mut(&grant.task()).filter(|_| grant.intent.hold);
@@ -304,8 +311,9 @@ impl Book {
 
     /// How long the agent's grants in force lay within `span`, summed.
     pub(super) fn held_in_force(&self, agent: &Agent, span: Window) -> Micros {
-        let own = self.by_agent.get(agent).into_iter().flatten().filter_map(|token| self.grants.get(token));
-        let held = own.filter_map(|grant| Window::new(grant.start.max(grant.granted_at), grant.end));
+        let own = self.by_agent.get(agent).into_iter().flatten();
+        let begun = own.take_while(|(from, _)| *from < span.end());
+        let held = begun.filter_map(|(from, token)| Window::new(*from, self.grants.get(token)?.end));
         held.filter_map(|window| window.overlap(span)).fold(Micros::ZERO, |sum, it| sum.plus(it.duration()))
     }
 }

@@ -39,14 +39,18 @@ pub(super) fn asap_reach(intent: &Intent, rules: &Rules) -> Micros {
     intent.slack.max(rules.length.less(Micros::from_us(1)))
 }
 
-/// The last start at which no claim lasts beyond `max_hold` counted from `held_since`.
-pub(super) fn last_start_held(undecided: &Undecided, settings: &Settings) -> Option<Time> {
-    let since = undecided.held_since?;
+/// The last start at which no claim lasts beyond `max_hold`; one that is not bounded by it has none,
+/// and one that cannot keep to it (the bound was lowered while it waited) has only times long past.
+pub(super) fn last_start_within_max_hold(undecided: &Undecided, settings: &Settings) -> Time {
     let last = |claim: &Claim| {
         let most = settings.max_hold(claim.target.path())?;
-        Some(since.after(most).before(claim.offset).before(claim.duration))
+        Some(match undecided.held_since {
+            Some(since) => since.after(most).before(claim.offset).before(claim.duration),
+            None if claim.duration > most => Time::ZERO,
+            None => Time::MAX,
+        })
     };
-    undecided.intent.claims.iter().filter_map(last).min()
+    undecided.intent.claims.iter().filter_map(last).min().unwrap_or(Time::MAX)
 }
 
 /// The first reading that claims to be from after the decision time.

@@ -76,10 +76,11 @@ impl InvariantCheck {
     }
 
     fn tokens_rise_by_one(&mut self, resolver: &Resolver, outcome: &SlotOutcome) -> Result<(), Breach> {
-        let tokens = outcome.decisions.iter().filter_map(|decision| token_of(&decision.verdict));
-        // A repeat tells an old one again.
-        for token in tokens {
-            if token <= self.last_token && resolver.grant(token).is_none_or(|it| it.granted_at < outcome.at) {
+        let mut told = BTreeSet::new();
+        for token in outcome.decisions.iter().filter_map(|decision| token_of(&decision.verdict)) {
+            // A repeat tells one again, of an earlier slot or of this one.
+            let is_old = resolver.grant(token).is_none_or(|it| it.granted_at < outcome.at);
+            if !told.insert(token) || (token <= self.last_token && is_old) {
                 continue;
             }
             if token <= self.last_token {
@@ -96,7 +97,10 @@ impl InvariantCheck {
         for (key, before) in &self.standing {
             let mut of_key = outcome.decisions.iter().filter(|decision| decision.key == *key);
             let (Some(line), None) = (of_key.next(), of_key.next()) else { continue };
-            if is_refusal(&line.verdict) && standing(resolver, key) != *before {
+            // One that ended by time in this slot, after its refusal, is gone for that.
+            let lasts = |(_, windows): &(Token, Vec<Window>)| windows.iter().any(|it| it.end() > outcome.at);
+            let lasted = before.as_ref().is_none_or(lasts);
+            if is_refusal(&line.verdict) && lasted && standing(resolver, key) != *before {
                 return breach("a refused revision or renewal changes nothing", line);
             }
         }

@@ -143,6 +143,13 @@ impl Place {
     }
 }
 
+/// Windows that were lifted, to be laid again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lifted {
+    group: GroupId,
+    bits: u64,
+}
+
 /// Every window that may be in somebody's way.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
@@ -184,28 +191,39 @@ impl Ledger {
         self.lay(id, |_| true);
     }
 
-    /// Takes those windows of a group out of everybody's way that `which` names, for a while.
-    pub(super) fn lift(&mut self, id: GroupId, which: impl Fn(Window) -> bool) {
-        self.toggle(id, which, true);
+    /// Takes those windows of a group out of everybody's way that `which` names, as far as they stand
+    /// in it, for a while or for good; [`Ledger::lay_again`] undoes it.
+    pub(super) fn lift(&mut self, id: GroupId, which: impl Fn(Window) -> bool) -> Lifted {
+        Lifted { group: id, bits: self.toggle(id, which, true) }
     }
 
-    /// Puts windows back that were lifted.
-    pub(super) fn lay(&mut self, id: GroupId, which: impl Fn(Window) -> bool) {
+    /// Puts back exactly the windows that were lifted, where the group is still there.
+    pub(super) fn lay_again(&mut self, lifted: &Lifted) {
+        self.toggle_bits(lifted.group, lifted.bits, false);
+    }
+
+    fn lay(&mut self, id: GroupId, which: impl Fn(Window) -> bool) {
         self.toggle(id, which, false);
     }
 
-    fn toggle(&mut self, id: GroupId, which: impl Fn(Window) -> bool, lifts: bool) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
+    fn toggle(&mut self, id: GroupId, which: impl Fn(Window) -> bool, lifts: bool) -> u64 {
+        let windows = self.entries.get(&id).map_or(&[][..], |entry| &entry.group.windows);
+        let named = windows.iter().enumerate().filter(|(_, window)| which(**window));
+        let bits = named.fold(0, |bits, (claim, _)| bits | 1 << claim);
+        self.toggle_bits(id, bits, lifts)
+    }
+
+    /// Lifts or lays the windows that `bits` names, and says which of them it did that to.
+    fn toggle_bits(&mut self, id: GroupId, bits: u64, lifts: bool) -> u64 {
+        let Some(entry) = self.entries.get_mut(&id) else { return 0 };
         let Entry { group, laid } = entry;
-        for (claim, (declared, window)) in group.claims.iter().zip(&group.windows).enumerate() {
-            let bit = 1 << claim;
-            if (*laid & bit != 0) != lifts || !which(*window) {
-                continue;
-            }
-            *laid ^= bit;
+        let bits = if lifts { bits & *laid } else { bits & !*laid };
+        *laid ^= bits;
+        for claim in (0..group.claims.len()).filter(|claim| bits >> claim & 1 == 1) {
+            let (declared, window) = (&group.claims[claim], group.windows[claim]);
             let key = Place { group: id, claim }.to_key();
             let tolerance = group.tolerances[claim];
-            toggle_window(&mut self.nodes, declared, *window, key, (!lifts).then_some(tolerance));
+            toggle_window(&mut self.nodes, declared, window, key, (!lifts).then_some(tolerance));
             let Mode::Units(units) = declared.mode else { continue };
             if matches!(group.kind, Kind::Left(_)) {
                 self.left_units = if lifts { self.left_units - 1 } else { self.left_units + 1 };
@@ -213,9 +231,10 @@ impl Ledger {
             }
             for pool in declared.target.path().lineage() {
                 let Some(profile) = self.pools.get_mut(pool) else { continue };
-                if lifts { profile.sub(*window, units) } else { profile.add(*window, units) }
+                if lifts { profile.sub(window, units) } else { profile.add(window, units) }
             }
         }
+        bits
     }
 
     /// From here on the sum of units on `path` is kept.

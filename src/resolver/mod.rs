@@ -33,15 +33,23 @@ pub use digest::StateDigest;
 pub use outcome::{GrantView, SlotOutcome, UndecidedView};
 pub use rules::{Resource, Rules};
 
-use crate::types::{IntentKey, Micros, Slot, Token, Verdict};
+use crate::types::{IntentKey, Micros, Path, Slot, Token, Verdict};
+
+/// A change that holds from the next slot on.
+#[derive(Debug)]
+enum Change {
+    Rules(Box<RulesChange>),
+    /// A capacity that was set after new rules in the same slot: it must outlive their table.
+    Capacity(Path, u64),
+}
 
 /// The decision core and all its state.
 #[derive(Debug)]
 pub struct Resolver {
     rules: Rules,
     settings: settings::Settings,
-    /// Changes of the rules that arrived in the last slot, in order; they hold from the next one on.
-    changes: Vec<RulesChange>,
+    /// What holds from the next slot on, in the order in which it arrived.
+    changes: Vec<Change>,
     book: book::Book,
     ledger: ledger::Ledger,
     ended_windows: history::EndedWindows,
@@ -89,9 +97,17 @@ impl Resolver {
         debug_assert!(self.next_due().is_none_or(|due| batch.slot() <= due), "a slot was left out");
         self.last_slot = Some(batch.slot());
         for change in std::mem::take(&mut self.changes) {
-            self.change_rules(change);
+            match change {
+                Change::Rules(change) => self.change_rules(*change),
+                Change::Capacity(path, capacity) => self.set_capacity(&path, capacity),
+            }
         }
         run::SlotRun::new(self, batch.slot()).run(batch)
+    }
+
+    fn set_capacity(&mut self, path: &Path, capacity: u64) {
+        self.settings.set_capacity(path, capacity);
+        self.ledger.open_pool(path);
     }
 
     fn change_rules(&mut self, change: RulesChange) {

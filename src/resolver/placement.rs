@@ -6,9 +6,11 @@ use std::sync::Arc;
 use super::book::{Ended, Grant, Undecided};
 use super::checks::{self, Starts};
 use super::fit::{AsItStands, Plan};
-use super::ledger::{Group, GroupId, Kind};
+use super::ledger::{Group, GroupId, Kind, Lifted};
 use super::run::{SlotRun, Turn, Unplaced};
-use crate::types::{Claim, IntentKey, Micros, Mode, Path, Slot, Start, Target, Time, Token, Verdict, Window};
+use crate::types::{
+    Blocker, Claim, IntentKey, Micros, Mode, Path, Slot, Start, Target, Time, Token, Verdict, Window,
+};
 
 /// The first reading that is stale, and from when on to read again.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +23,10 @@ impl SlotRun<'_> {
     /// One intent's turn.
     pub(super) fn take_turn(&mut self, turn: Turn, key: IntentKey) {
         let Some(undecided) = self.state.book.undecided(&key).cloned() else { return };
+        self.turns += 1;
+        if undecided.withdrawn_for.is_some() {
+            self.second_turns.insert(key.clone(), self.turns);
+        }
         let plan = Plan::new(key, &undecided.intent.claims, &self.state.settings);
         let aside = self.step_aside(&plan.key);
         self.decide(turn, &plan, undecided);
@@ -29,25 +35,24 @@ impl SlotRun<'_> {
 
     /// Takes an intent's own windows out of its own way: its old grant, what revisions in this slot
     /// left of it, and the place held for it.
-    pub(super) fn step_aside(&mut self, key: &IntentKey) -> Vec<GroupId> {
+    pub(super) fn step_aside(&mut self, key: &IntentKey) -> Vec<Lifted> {
         let granted = self.state.book.record(key).and_then(|record| record.grant);
         let granted = granted.and_then(|token| self.state.book.grant(token)).map(|grant| grant.group);
         let left = self.left.get(key).into_iter().flatten();
         let held = self.held.get(key).into_iter();
         let own: Vec<GroupId> = granted.into_iter().chain(left.copied()).chain(held.copied()).collect();
-        own.iter().for_each(|id| self.state.ledger.lift(*id, |_| true));
-        own
+        own.into_iter().map(|id| self.state.ledger.lift(id, |_| true)).collect()
     }
 
     /// Puts back what stepped aside and is still there.
-    pub(super) fn step_back(&mut self, aside: &[GroupId]) {
-        aside.iter().for_each(|id| self.state.ledger.lay(*id, |_| true));
+    pub(super) fn step_back(&mut self, aside: &[Lifted]) {
+        aside.iter().for_each(|lifted| self.state.ledger.lay_again(lifted));
     }
 
     fn decide(&mut self, turn: Turn, plan: &Plan, undecided: Undecided) {
         let starts = self.starts(&undecided);
         if let Some(stale) = self.stale_at(plan, &undecided, starts.first) {
-            return self.end_as_stale(plan, &undecided, stale);
+            return self.end_as_stale(turn, plan, undecided, stale);
         }
         let found = self.state.ledger.earliest_free(plan, starts.first, starts.last);
         // Looked at before anybody is withdrawn: what blocked it is what it met.
@@ -62,7 +67,7 @@ impl SlotRun<'_> {
         };
         match found {
             Ok(start) => match self.stale_at(plan, &undecided, start) {
-                Some(stale) => self.end_as_stale(plan, &undecided, stale),
+                Some(stale) => self.end_as_stale(turn, plan, undecided, stale),
                 None => self.grant(plan, &undecided, start),
             },
             Err(blockers) => self.leave_unplaced(turn, plan, undecided, starts, blockers),
@@ -72,8 +77,8 @@ impl SlotRun<'_> {
     /// The starts that it may take in this slot, `max_hold` included.
     fn starts(&self, undecided: &Undecided) -> Starts {
         let starts = checks::starts(&undecided.intent, self.now, &self.state.rules);
-        let held = checks::last_start_held(undecided, &self.state.settings);
-        Starts { last: held.map_or(starts.last, |last| last.min(starts.last)), ..starts }
+        let held = checks::last_start_within_max_hold(undecided, &self.state.settings);
+        Starts { last: starts.last.min(held), ..starts }
     }
 
     /// Whether somebody may have written after a reading and before `start`.
@@ -108,14 +113,32 @@ impl SlotRun<'_> {
         latest
     }
 
-    fn end_as_stale(&mut self, plan: &Plan, undecided: &Undecided, stale: Staleness) {
+    /// It ends as stale. One whose grant was withdrawn in this slot is told of that instead: by whom
+    /// it lost the grant is what its holder must know.
+    fn end_as_stale(&mut self, turn: Turn, plan: &Plan, undecided: Undecided, stale: Staleness) {
         self.state.book.take_undecided(&plan.key);
+        if undecided.withdrawn_for.is_some() {
+            return self.note_unplaced(turn, plan, undecided, Vec::new(), false);
+        }
         let kept = self.is_in_force(undecided.revises);
         let line = Verdict::Stale { path: stale.path, as_of: stale.as_of, kept };
         if undecided.revises.is_none() {
-            self.remember_ended(&plan.key, undecided, line.clone());
+            self.remember_ended(&plan.key, &undecided, line.clone());
         }
         self.tell(plan.key.clone(), None, line);
+    }
+
+    fn note_unplaced(
+        &mut self,
+        turn: Turn,
+        plan: &Plan,
+        undecided: Undecided,
+        blockers: Vec<Blocker>,
+        waits: bool,
+    ) {
+        let key = plan.key.clone();
+        let nth = self.turns;
+        self.unplaced.push(Unplaced { key, turn, nth, undecided, blockers, waits, deadlock: false });
     }
 
     /// Remembers that an intent has ended in this slot with that line.
@@ -207,13 +230,13 @@ impl SlotRun<'_> {
         plan: &Plan,
         undecided: Undecided,
         starts: Starts,
-        blockers: Vec<crate::types::Blocker>,
+        blockers: Vec<Blocker>,
     ) {
         if !undecided.intent.expects.is_empty() {
             let place = self.place_up_to_horizon(plan, &undecided, starts.first);
             let stale = place.and_then(|place| self.stale_at(plan, &undecided, place));
             if let Some(stale) = stale {
-                return self.end_as_stale(plan, &undecided, stale);
+                return self.end_as_stale(turn, plan, undecided, stale);
             }
         }
         let waits = self.may_wait(&undecided);
@@ -222,8 +245,7 @@ impl SlotRun<'_> {
         } else {
             self.state.book.take_undecided(&plan.key);
         }
-        let key = plan.key.clone();
-        self.unplaced.push(Unplaced { key, turn, undecided, blockers, waits, deadlock: false });
+        self.note_unplaced(turn, plan, undecided, blockers, waits);
     }
 
     /// Holds the place of a waiting asap intent where that lies within its reach.
@@ -252,7 +274,7 @@ impl SlotRun<'_> {
         if horizon.since(Time::ZERO) < span {
             return None;
         }
-        let held = checks::last_start_held(undecided, &self.state.settings).unwrap_or(Time::MAX);
+        let held = checks::last_start_within_max_hold(undecided, &self.state.settings);
         self.state.ledger.earliest_free(plan, from, horizon.before(span).min(held))
     }
 
@@ -270,7 +292,7 @@ impl SlotRun<'_> {
     /// The last start that a waiting intent could take in any slot of its wait.
     pub(super) fn last_start_waiting(&self, undecided: &Undecided) -> Time {
         let rules = &self.state.rules;
-        match undecided.intent.start {
+        let last = match undecided.intent.start {
             Start::At(start) => start.after(undecided.intent.slack),
             Start::Asap => {
                 let wait_ends = undecided.waits_from.after(undecided.intent.wait);
@@ -278,7 +300,8 @@ impl SlotRun<'_> {
                     .after(rules.min_lead)
                     .after(checks::asap_reach(&undecided.intent, rules))
             }
-        }
+        };
+        last.min(checks::last_start_within_max_hold(undecided, &self.state.settings))
     }
 }
 

@@ -3,7 +3,7 @@
 use super::book::{Book, Undecided};
 use super::checks::Starts;
 use super::fit::{AsItStands, Plan, Seen, View};
-use super::ledger::{Group, GroupId, Kind, Ledger, Place};
+use super::ledger::{Group, GroupId, Kind, Ledger, Lifted, Place};
 use super::run::SlotRun;
 use crate::types::{Class, IntentKey, Time, Token, Window};
 
@@ -57,21 +57,20 @@ impl SlotRun<'_> {
         let windows = plan.windows(start);
         let mut withdrawn = Vec::new();
         while let Some(token) = self.next_to_withdraw(plan, undecided, &windows, safe_until) {
-            self.stand_aside(token, safe_until);
-            withdrawn.push(token);
+            withdrawn.push((token, self.stand_aside(token, safe_until)));
         }
+        // Last withdrawn first, those that can stay are put back.
         let mut gone = Vec::new();
-        for token in withdrawn.into_iter().rev() {
-            self.stand_again(token, safe_until);
+        for (token, aside) in withdrawn.into_iter().rev() {
+            self.step_back(&aside);
             if !self.state.ledger.conflicts(plan, &AsItStands, &windows).is_empty() {
-                self.stand_aside(token, safe_until);
-                gone.push(token);
+                gone.push((token, self.stand_aside(token, safe_until)));
             }
         }
         if self.stale_at(plan, undecided, start).is_some() {
-            gone.into_iter().for_each(|token| self.stand_again(token, safe_until));
+            gone.iter().for_each(|(_, aside)| self.step_back(aside));
         } else {
-            gone.into_iter().for_each(|token| self.withdraw(token, &plan.key));
+            gone.into_iter().for_each(|(token, _)| self.withdraw(token, &plan.key));
         }
         Some(start)
     }
@@ -98,16 +97,10 @@ impl SlotRun<'_> {
     }
 
     /// Takes a grant out of the way, with what its revisions in this slot left after the freeze.
-    fn stand_aside(&mut self, token: Token, safe_until: Time) {
-        for group in self.groups_of(token) {
-            self.state.ledger.lift(group, |window| window.start() > safe_until);
-        }
-    }
-
-    fn stand_again(&mut self, token: Token, safe_until: Time) {
-        for group in self.groups_of(token) {
-            self.state.ledger.lay(group, |window| window.start() > safe_until);
-        }
+    fn stand_aside(&mut self, token: Token, safe_until: Time) -> Vec<Lifted> {
+        let is_late = |window: Window| window.start() > safe_until;
+        let groups = self.groups_of(token).into_iter();
+        groups.map(|group| self.state.ledger.lift(group, is_late)).collect()
     }
 
     /// The group of a grant, and those that its revisions in this slot left.

@@ -9,8 +9,11 @@ use crate::types::{Conflict, Contested, Start, Time, Token, Verdict};
 /// Tells every intent that ended as a conflict, was revoked, or waits, in the order of their last
 /// turns. One that waits is told again only where its offer has changed.
 pub(super) fn tell_unplaced(run: &mut SlotRun<'_>) {
+    let mut unplaced = std::mem::take(&mut run.unplaced);
+    // One whose revision was refused and whose grant was withdrawn after that had two turns, and what
+    // is told of it stands at the second.
+    unplaced.sort_by_key(|it| run.second_turns.get(&it.key).copied().unwrap_or(it.nth));
     // All offers first: one who ends here must look past the places that others still hold.
-    let unplaced = std::mem::take(&mut run.unplaced);
     let mut offers: Vec<Option<Time>> = Vec::with_capacity(unplaced.len());
     for it in &unplaced {
         offers.push(offer(run, it));

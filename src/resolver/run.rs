@@ -49,6 +49,8 @@ pub(super) struct Turn {
 pub(super) struct Unplaced {
     pub(super) key: IntentKey,
     pub(super) turn: Turn,
+    /// It was the slot's n-th turn.
+    pub(super) nth: usize,
     pub(super) undecided: Undecided,
     pub(super) blockers: Vec<Blocker>,
     pub(super) waits: bool,
@@ -69,8 +71,12 @@ pub(super) struct SlotRun<'a> {
     pub(super) held: BTreeMap<IntentKey, GroupId>,
     pub(super) places_held: u64,
     pub(super) queue: BTreeMap<Turn, IntentKey>,
-    /// In the order of their last turns.
+    /// In the order of their turns.
     pub(super) unplaced: Vec<Unplaced>,
+    /// How many turns there were.
+    pub(super) turns: usize,
+    /// The turns of those whose grants were withdrawn: they may have had one before, for a revision.
+    pub(super) second_turns: FixedMap<IntentKey, usize>,
     held_by_agent: FixedMap<Agent, Micros>,
     scores_not_finite: usize,
 }
@@ -89,6 +95,8 @@ impl<'a> SlotRun<'a> {
             places_held: 0,
             queue: BTreeMap::new(),
             unplaced: Vec::new(),
+            turns: 0,
+            second_turns: FixedMap::default(),
             held_by_agent: FixedMap::default(),
             scores_not_finite: 0,
         }
