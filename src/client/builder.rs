@@ -72,6 +72,12 @@ impl ClientBuilder {
         self
     }
 
+    /// The certificate to trust (DER), such as that of a coordinator in the same process.
+    #[must_use]
+    pub fn ca_der(self, der: &[u8]) -> Self {
+        self.ca_pem(discovery::pem(der))
+    }
+
     /// The name that the coordinator's certificate must be good for; the address's host otherwise.
     #[must_use]
     pub fn server_name(mut self, name: impl Into<String>) -> Self {

@@ -90,6 +90,28 @@ pub fn announce(dev: &DevFile) -> Result<Announcement, DiscoveryError> {
     announce_in(&directory, dev)
 }
 
+/// A certificate as PEM, of its DER.
+pub fn pem(der: &[u8]) -> String {
+    let mut text = String::from("-----BEGIN CERTIFICATE-----\n");
+    // 48 bytes are 64 letters, the line length that PEM asks for.
+    for line in der.chunks(48) {
+        line.chunks(3).for_each(|group| text.extend(base64(group)));
+        text.push('\n');
+    }
+    text + "-----END CERTIFICATE-----\n"
+}
+
+/// Four letters for up to three bytes.
+fn base64(group: &[u8]) -> [char; 4] {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
+    let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+    [0, 1, 2, 3].map(|at| {
+        let letter = char::from(LETTERS[(bits >> (18 - 6 * at) & 63) as usize]);
+        if at > group.len() { '=' } else { letter }
+    })
+}
+
 /// A file that [`announce`] wrote. Dropped, it takes the file along, unless another `preclaim dev` has
 /// put its own there.
 #[derive(Debug)]
@@ -280,6 +302,15 @@ mod tests {
         std::fs::set_permissions(announcement.path(), std::fs::Permissions::from_mode(0o666)).unwrap();
         assert!(matches!(find_in(&directory), Err(DiscoveryError::NotPrivate { .. })));
         std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn pem_is_written_as_others_read_it() {
+        let letters = |bytes: &[u8]| bytes.chunks(3).flat_map(base64).collect::<String>();
+        for (bytes, text) in [("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")] {
+            assert_eq!(letters(bytes.as_bytes()), text);
+        }
+        assert!(pem(&[0; 100]).lines().all(|line| line.len() <= 64));
     }
 
     #[test]

@@ -254,9 +254,10 @@ impl ServerCertVerifier for Verifier {
             self.inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         if let Err(error) = &verified {
             let why = match error {
-                rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-                    "its issuer is not among the certificates to trust".to_owned()
-                }
+                // A bad signature: signed by another issuer of the same name.
+                rustls::Error::InvalidCertificate(
+                    CertificateError::UnknownIssuer | CertificateError::BadSignature,
+                ) => "its issuer is not among the certificates to trust".to_owned(),
                 rustls::Error::InvalidCertificate(
                     CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
                 ) => "it is for other names".to_owned(),
