@@ -18,6 +18,8 @@ impl Daemon {
     fn start(args: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_preclaim"))
             .args(args)
+            // Not the user's own: that is for the `dev` that the user runs.
+            .env("XDG_RUNTIME_DIR", env!("CARGO_TARGET_TMPDIR"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

@@ -1,10 +1,11 @@
 //! `preclaim dev`: a coordinator for this machine, with nothing to set up.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use super::serve::{coordinator_config, run_coordinator};
 use super::{ExitCode, output};
+use crate::client::discovery::{self, Announcement, DevFile};
 use crate::config::{Config, show_duration};
 use crate::coordinator::{Coordinator, Identity};
 
@@ -48,12 +49,23 @@ pub(super) fn run(args: Args) -> ExitCode {
     run_coordinator(coordinator_config(config, identity), |coordinator| announce(coordinator, &length))
 }
 
-fn announce(coordinator: &Coordinator, length: &str) {
+/// Says where it listens, to people and to the clients of this user on this machine.
+fn announce(coordinator: &Coordinator, length: &str) -> Option<Announcement> {
     let addr = coordinator.local_addr();
+    let found_at = if addr.ip().is_unspecified() { (Ipv4Addr::LOCALHOST, addr.port()).into() } else { addr };
+    let dev = DevFile {
+        addr: found_at,
+        pid: std::process::id(),
+        certificate: discovery::pem(coordinator.certificate()),
+    };
+    let announced = discovery::announce(&dev);
     output::talk(format_args!(
         "listening on {addr} (QUIC), slots of {length}\n\
          for trying out: no authentication, and nothing is kept when it stops\n\
          \n\
          try, in another terminal:\n  preclaim declare file/README.md --for 30s"
     ));
+    announced
+        .inspect_err(|why| output::talk(format_args!("clients will not find it by themselves: {why}")))
+        .ok()
 }

@@ -79,7 +79,10 @@ pub(super) fn coordinator_config(config: Config, identity: Identity) -> Coordina
 }
 
 /// Runs a coordinator until it is asked to stop. `ready` is called once it listens.
-pub(super) fn run_coordinator(config: CoordinatorConfig, ready: impl FnOnce(&Coordinator)) -> ExitCode {
+pub(super) fn run_coordinator<T>(
+    config: CoordinatorConfig,
+    ready: impl FnOnce(&Coordinator) -> T,
+) -> ExitCode {
     output::start_log();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers())
@@ -94,7 +97,8 @@ pub(super) fn run_coordinator(config: CoordinatorConfig, ready: impl FnOnce(&Coo
         // Before anything is said: who reads that it listens may stop it at once.
         let stop = stop_signal().map_err(|error| failed(&CoordinatorError::Start(error)))?;
         let coordinator = Coordinator::bind(config).map_err(|error| cannot_listen(&error))?;
-        ready(&coordinator);
+        // What it returns lasts as long as the coordinator.
+        let _ready = ready(&coordinator);
         coordinator.run(stop).await.map_err(|error| failed(&error))
     });
     // Whatever a task still waits for, the coordinator has ended.
