@@ -10,7 +10,7 @@ use std::task::{Context, Waker};
 
 use house::{House, soon};
 use preclaim::client::{
-    Client, Conflict, DeclareError, Event, Events, Filter, Lost, Released, Renewal, Revision,
+    Client, Conflict, DeclareError, Event, Events, Filter, Lost, Released, Renewal, RequestError, Revision,
 };
 use preclaim::coordinator::CoordinatorConfig;
 use preclaim::resolver::Rules;
@@ -279,7 +279,7 @@ async fn those_who_look_see_grants_waits_and_decisions() {
     assert!(none.entries.is_empty() && !none.is_cut);
     let _aside = granted(&holder, exclusive("yard", 30)).await;
     let grant = granted(&holder, exclusive("dock/3", 30).note("parcel 12")).await;
-    let decision = soon(watching.next()).await.unwrap();
+    let decision = soon(watching.next()).await.unwrap().unwrap();
     assert_eq!((decision.agent.as_str(), decision.id), ("holder", grant.id()));
     assert!(matches!(decision.verdict, Verdict::Granted { token, .. } if token == grant.token()));
     let waiter = holder.clone();
@@ -297,6 +297,25 @@ async fn those_who_look_see_grants_waits_and_decisions() {
     let has = soon(waiting).await.unwrap().unwrap();
     assert!(matches!(has, Outcome::Granted(_)));
     house.close().await;
+}
+
+#[tokio::test]
+async fn a_watch_ends_with_the_reason_and_one_too_many_is_refused() {
+    let house = House::open().await;
+    let looker = house.settings("looker").observer().connect().await.unwrap();
+    let mut watching = Vec::new();
+    for _ in 0..preclaim::limits::WATCHES_OF_A_CONNECTION {
+        watching.push(looker.watch(Filter::all()).await.unwrap());
+        soon(looker.list(Filter::all())).await.unwrap();
+    }
+    let mut one_more = looker.watch(Filter::all()).await.unwrap();
+    match soon(one_more.next()).await {
+        Some(Err(RequestError::Rejected { reason: Refusal::Overloaded, .. })) => {}
+        other => panic!("refused, not {other:?}"),
+    }
+    assert!(soon(one_more.next()).await.is_none());
+    house.close().await;
+    assert!(matches!(soon(watching[0].next()).await, Some(Err(RequestError::Unknown))));
 }
 
 #[tokio::test]

@@ -12,7 +12,8 @@ use super::{Client, Place, RequestError};
 use crate::limits;
 use crate::types::{Slot, Time};
 use crate::wire::{
-    Extensions, FrameReader, List, ListEntry, ListReply, ToAgent, ToCoordinator, Watch, WatchEvent,
+    Answer, Extensions, FrameReader, List, ListEntry, ListReply, ToAgent, ToCoordinator, Verdict, Watch,
+    WatchEvent,
 };
 
 /// What is to be listed or watched; all of it, unless it says otherwise.
@@ -72,21 +73,22 @@ pub struct Listing {
     pub is_cut: bool,
 }
 
-/// Decisions as they are made. Ends with the connection; dropping it ends the watch.
+/// Decisions as they are made. The error that ends it, a lost connection or a refusal, is its last
+/// item; dropping it ends the watch.
 #[derive(Debug)]
-pub struct Watching(mpsc::Receiver<WatchEvent>);
+pub struct Watching(mpsc::Receiver<Result<WatchEvent, RequestError>>);
 
 impl Watching {
-    /// The next decision; `None` when the connection is over. Cancel safe.
-    pub async fn next(&mut self) -> Option<WatchEvent> {
+    /// The next decision; `None` after the error that ended it. Cancel safe.
+    pub async fn next(&mut self) -> Option<Result<WatchEvent, RequestError>> {
         self.0.recv().await
     }
 }
 
 impl Stream for Watching {
-    type Item = WatchEvent;
+    type Item = Result<WatchEvent, RequestError>;
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<WatchEvent>> {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.0.poll_recv(cx)
     }
 }
@@ -134,8 +136,14 @@ impl Client {
         lane.send(&watch.into()).await?;
         let (to, watching) = mpsc::channel(limits::EVENTS);
         tokio::spawn(async move {
-            while let Ok(ToAgent::WatchEvent(event)) = lane.receive(&to).await {
-                if to.send(event).await.is_err() {
+            loop {
+                let event = tokio::select! {
+                    biased;
+                    () = to.closed() => return,
+                    event = lane.watched() => event,
+                };
+                let over = event.is_err();
+                if to.send(event).await.is_err() || over {
                     return;
                 }
             }
@@ -154,6 +162,16 @@ fn list(filter: &Filter, request: u64, after: Vec<u8>) -> List {
         after,
         limit: 0,
         extensions: Extensions::NONE,
+    }
+}
+
+/// What anything but the answer to a listing or a watch means.
+fn refusal(message: ToAgent) -> RequestError {
+    match message {
+        ToAgent::Answer(Answer { verdict: Verdict::Rejected { reason, field, hint, .. }, .. }) => {
+            RequestError::Rejected { reason, field, hint }
+        }
+        other => RequestError::Nonsense(format!("a message of kind {:#06x}", other.kind())),
     }
 }
 
@@ -182,16 +200,14 @@ impl LookingLane {
         self.send(&list.into()).await?;
         match self.message().await? {
             ToAgent::ListReply(page) if page.request == request => Ok(page),
-            other => Err(RequestError::Nonsense(format!("kind {:#06x} to a listing", other.kind()))),
+            other => Err(refusal(other)),
         }
     }
 
-    /// The next message, or an error as soon as nobody wants it any more.
-    async fn receive(&mut self, to: &mpsc::Sender<WatchEvent>) -> Result<ToAgent, RequestError> {
-        tokio::select! {
-            biased;
-            () = to.closed() => Err(RequestError::Unknown),
-            message = self.message() => message,
+    async fn watched(&mut self) -> Result<WatchEvent, RequestError> {
+        match self.message().await? {
+            ToAgent::WatchEvent(event) => Ok(event),
+            other => Err(refusal(other)),
         }
     }
 

@@ -271,6 +271,16 @@ pub enum RequestError {
     /// Too many requests are unanswered.
     #[error("too many requests are unanswered")]
     Full,
+    /// The coordinator refuses the listing or the watch.
+    #[error("refused: {}{}", reason.as_str(), described(field, hint))]
+    Rejected {
+        /// Why.
+        reason: Refusal,
+        /// The field at fault; may be empty.
+        field: String,
+        /// What to do, for people; may be empty.
+        hint: String,
+    },
     /// What the coordinator answered is no answer.
     #[error("the coordinator's answer makes no sense: {0}")]
     Nonsense(String),
@@ -279,6 +289,14 @@ pub enum RequestError {
 impl RequestError {
     /// Whether asking again may help.
     pub fn is_retryable(&self) -> bool {
-        !matches!(self, RequestError::Nonsense(_))
+        match self {
+            RequestError::Unknown | RequestError::Disconnected | RequestError::Full => true,
+            RequestError::Rejected { reason, .. } => *reason == Refusal::Overloaded,
+            RequestError::Nonsense(_) => false,
+        }
     }
+}
+
+fn described(field: &str, hint: &str) -> String {
+    [field, hint].iter().filter(|text| !text.is_empty()).map(|text| format!(", {text}")).collect()
 }
