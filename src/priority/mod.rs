@@ -2,12 +2,14 @@
 //! patience and arrival around it is the resolver's and cannot be changed here.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+pub mod conformance;
 mod deadline;
 mod fair;
 mod fifo;
 mod weighted;
 
 use std::fmt;
+use std::sync::Arc;
 
 pub use deadline::Deadline;
 pub use fair::Fair;
@@ -57,9 +59,24 @@ pub trait PriorityModel: fmt::Debug + Send + Sync {
     fn score(&self, intent: &Intent, context: &Context<'_>) -> f64;
 }
 
+impl<M: PriorityModel + ?Sized> PriorityModel for &M {
+    fn score(&self, intent: &Intent, context: &Context<'_>) -> f64 {
+        (**self).score(intent, context)
+    }
+}
+
+impl<M: PriorityModel + ?Sized> PriorityModel for Arc<M> {
+    fn score(&self, intent: &Intent, context: &Context<'_>) -> f64 {
+        (**self).score(intent, context)
+    }
+}
+
 /// A score as it orders: finite, or below every finite one.
 ///
 /// Not a number and both infinities map to the lowest rank; the flag says that it happened.
 pub fn rank(score: f64) -> (f64, bool) {
     if score.is_finite() { (score + 0.0, false) } else { (f64::NEG_INFINITY, true) }
 }
+
+#[cfg(test)]
+mod tests;
