@@ -142,6 +142,17 @@ pub const REQUESTS: usize = 4096;
 
 /// Bytes of a configuration file: a hundred thousand resources, and it is held in memory whole.
 pub const CONFIG_BYTES: usize = 16 << 20;
+/// Bytes of a priority expression: a formula that people can read at once, and all that follows is
+/// bounded by it.
+pub const EXPRESSION_BYTES: usize = 1024;
+/// Brackets within brackets in a priority expression: the parser's stack grows with each.
+pub const EXPRESSION_NESTING: usize = 16;
+/// Operators in a priority expression: each may be one more level of the tree, and each score costs
+/// at most this many steps.
+pub const EXPRESSION_OPERATORS: usize = 128;
+/// Stack of the thread that parses an expression. Without optimisation the parser takes 256 KiB for a
+/// level of brackets and 16 KiB for an operator; twice that is held ready.
+pub const EXPRESSION_STACK: usize = 16 << 20;
 /// Bytes of one line of a trace: the largest intent, 64 polygons of 16 corners, needs a tenth of it.
 pub const TRACE_LINE_BYTES: usize = 1 << 20;
 /// Bytes of trace lines that arrive in one slot: they are in memory together until it is decided.
@@ -207,6 +218,11 @@ const _: () = assert!(FRAME_BYTES < LANE_WINDOW_BYTES && LANE_WINDOW_BYTES <= CO
 const _: () = assert!(FRAME_BYTES < OUTBOX_BYTES && SHORT_FRAME_BYTES < FRAME_BYTES);
 const _: () = assert!(NEWS_OF_A_NAME < NEWS_KEPT && SESSIONS_OF_A_NAME < SESSIONS_LEFT);
 const _: () = assert!(WAITING_SLOTS >= 1, "one slot must be able to fill up");
+const _: () = assert!(WAITING_INPUTS >= SLOT_INPUTS, "one slot must be able to fill up");
+const _: () = assert!(
+    EXPRESSION_STACK >= 2 * (EXPRESSION_NESTING * (256 << 10) + EXPRESSION_OPERATORS * (16 << 10)),
+    "the parser must not run out of stack on an expression within the limits"
+);
 const _: () = assert!(TRACE_LINE_BYTES <= TRACE_SLOT_BYTES);
 const _: () = assert!(UNDECIDED_PER_AGENT <= UNDECIDED);
 const _: () = assert!(PATH_BYTES >= PATH_SEGMENTS * 2 - 1, "the deepest path must be spellable");

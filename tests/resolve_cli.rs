@@ -243,7 +243,11 @@ fn a_configuration_that_is_wrong_is_named_with_file_line_key_value_and_the_neare
         ("slot = 5\n", &["line 1", "`slot`", "found 5", "table"]),
         ("[preemption]\nenabled = \"yes\"\n", &["line 2", "true or false"]),
         ("[priority]\nmodel = \"weigthed\"\n", &["line 2", "weigthed", "weighted", "deadline"]),
-        ("[priority]\nmodel = \"expression\"\n", &["line 2", "not available yet"]),
+        ("[priority]\nmodel = \"expression\"\n", &["line 1", "field `priority.expression` is missing"]),
+        (
+            "[priority]\nmodel = \"expression\"\nexpression = \"urgency + waitd\"\n",
+            &["line 3", "line 1, column 11: there is no variable `waitd`", "nearest waited"],
+        ),
         ("[priority]\nurgency = nan\n", &["line 2", "`priority.urgency`", "finite"]),
         ("[[resource]]\ncapacity = 5\n", &["line 1", "`resource[0].path` is missing"]),
         ("[[resource]]\npath = \"a/../b\"\n", &["line 2", "a/../b"]),

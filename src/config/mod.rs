@@ -7,6 +7,7 @@
 mod daemon;
 mod duration;
 mod error;
+mod expression;
 mod read;
 mod rules;
 mod show;
@@ -20,6 +21,7 @@ use std::path::{Path, PathBuf};
 pub use daemon::{Auth, Limits, TlsFiles};
 pub use duration::{DURATION_RULE, parse_duration, show_duration};
 pub use error::ConfigError;
+pub use expression::{Expression, ExpressionError, VARIABLES};
 pub(crate) use tree::{Fault, FaultKind, Field, FieldPath, Fields, Key, Node, Step, Table, Value, printable};
 
 use crate::limits;
@@ -108,6 +110,7 @@ impl Config {
     pub(crate) fn patch(&mut self, named: &Table) -> Result<RulesChange, Fault> {
         let mut document = self.document.clone();
         document.overlay(named);
+        rules::forget_expression(&mut document, named);
         let patched = check(&Node { value: Value::Table(document), span: 0..0 })?;
         if patched.rules.length != self.rules.length {
             let length = show_duration(self.rules.length);

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::duration::{DURATION_RULE, parse_duration, show_duration};
-use super::tree::{Fault, Field, Fields};
+use super::expression::Expression;
+use super::tree::{Fault, Field, Fields, Table, Value};
 use crate::limits;
 use crate::priority::{Deadline, Fair, Fifo, PriorityModel, Weighted};
 use crate::resolver::{Resource, Rules};
@@ -12,7 +13,7 @@ use crate::types::{Micros, PATH_RULE, Path};
 const SLOT: &[&str] = &["length", "min_lead", "horizon", "history", "retention"];
 const PREEMPTION: &[&str] = &["enabled", "freeze"];
 const PRIORITY: &[&str] =
-    &["model", "urgency", "safety_margin", "social_value", "aging", "fair_window", "patience"];
+    &["model", "expression", "urgency", "safety_margin", "social_value", "aging", "fair_window", "patience"];
 const RESOURCE: &[&str] = &["path", "capacity", "time_tolerance", "overlap_ratio", "max_hold"];
 const MODELS: [&str; 5] = ["weighted", "fifo", "deadline", "fair", "expression"];
 
@@ -59,20 +60,49 @@ fn priority(field: Field<'_>, rules: &mut Rules) -> Result<(), Fault> {
     set(&mut weighted.aging, priority.optional("aging", weight)?);
     set(&mut rules.fair_window, priority.optional("fair_window", duration)?);
     rules.patience = priority.optional("patience", duration)?;
-    rules.model = match priority.optional("model", |field| model(field, &weighted))? {
-        Some(model) => model,
-        None => Arc::new(weighted),
-    };
+    rules.model = model(&priority, weighted)?;
     Ok(())
 }
 
-fn model(field: Field<'_>, weighted: &Weighted) -> Result<Arc<dyn PriorityModel>, Fault> {
-    match MODELS[field.word(&MODELS)?] {
-        "weighted" => Ok(Arc::new(weighted.clone())),
-        "fifo" => Ok(Arc::new(Fifo)),
-        "deadline" => Ok(Arc::new(Deadline)),
-        "fair" => Ok(Arc::new(Fair)),
-        _ => Err(field.wrong("weighted, fifo, deadline or fair; `expression` is not available yet")),
+fn model(priority: &Fields<'_>, weighted: Weighted) -> Result<Arc<dyn PriorityModel>, Fault> {
+    let name = priority.optional("model", |field| field.word(&MODELS))?.map(|index| MODELS[index]);
+    if name == Some("expression") {
+        return Ok(Arc::new(priority.required("expression", EXPRESSION, expression)?));
+    }
+    // Checked last, so that a misspelt model is told of first.
+    let misplaced = |field: Field<'_>| Err(field.wrong("left out: `model` is not \"expression\""));
+    priority.optional("expression", misplaced)?.unwrap_or(());
+    Ok(match name {
+        Some("fifo") => Arc::new(Fifo),
+        Some("deadline") => Arc::new(Deadline),
+        Some("fair") => Arc::new(Fair),
+        _ => Arc::new(weighted),
+    })
+}
+
+const EXPRESSION: &str = "a number in CEL, such as \"urgency + 0.1 * waited\"; the variables are urgency, \
+    safety_margin, social_value, waited, class, slack, claims and held";
+
+fn expression(field: Field<'_>) -> Result<Expression, Fault> {
+    Expression::parse(field.text(EXPRESSION)?).map_err(|error| {
+        let nearest = error.nearest().map(str::to_owned);
+        field.wrong_inside(error.to_string(), nearest, EXPRESSION)
+    })
+}
+
+/// A change of the model leaves the old model's expression behind: it goes, since nobody could take
+/// it out, and beside another model it would be a fault.
+pub(super) fn forget_expression(document: &mut Table, change: &Table) {
+    fn section(table: &Table) -> Option<&Table> {
+        match table.get("priority").map(|node| &node.value) {
+            Some(Value::Table(section)) => Some(section),
+            _ => None,
+        }
+    }
+    let Some(change) = section(change) else { return };
+    let names_other = matches!(change.get("model").map(|node| &node.value), Some(Value::Text(name)) if name != "expression");
+    if names_other && change.get("expression").is_none() {
+        document.remove("priority", "expression");
     }
 }
 

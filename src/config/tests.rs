@@ -142,3 +142,71 @@ fn a_configuration_that_is_shown_means_the_same() {
         assert!(shown.contains(words), "{words:?} is not in:\n{shown}");
     }
 }
+
+fn wrong(text: &str) -> String {
+    Config::parse("test.toml", text).unwrap_err().to_string()
+}
+
+#[test]
+fn the_expression_model_is_read_and_scores() {
+    let text = "[priority]\nmodel = \"expression\"\nexpression = \"urgency * 4.0 + waited\"\n";
+    assert_eq!(score(&*parse(text).rules.model, &urgent(0.5)), 4.0);
+    let lines = "[priority]\nmodel = \"expression\"\nexpression = '''\nurgency // how much\n  * 2\n'''\n";
+    assert_eq!(score(&*parse(lines).rules.model, &urgent(0.5)), 1.0);
+}
+
+#[test]
+fn a_wrong_expression_names_line_and_key_and_marks_the_character() {
+    let text = "[priority]\nmodel = \"expression\"\nexpression = \"urgancy * 2.0\"\n";
+    let expected =
+        "test.toml, line 3: field `priority.expression`: line 1, column 1: there is no variable `urgancy`
+    urgancy * 2.0
+    ^
+  may be  a number in CEL, such as \"urgency + 0.1 * waited\"; the variables are urgency, safety_margin, \
+social_value, waited, class, slack, claims and held
+  nearest urgency";
+    assert_eq!(wrong(text), expected);
+}
+
+#[test]
+fn the_expression_goes_with_its_model_and_with_no_other() {
+    let missing = wrong("[priority]\nmodel = \"expression\"\n");
+    assert!(missing.contains("line 1: field `priority.expression` is missing"), "{missing}");
+    for model in ["", "model = \"fifo\"\n"] {
+        let beside = wrong(&format!("[priority]\n{model}expression = \"urgency\"\n"));
+        assert!(beside.contains("may be  left out: `model` is not \"expression\""), "{beside}");
+    }
+    let no_text = wrong("[priority]\nmodel = \"expression\"\nexpression = 3\n");
+    assert!(no_text.contains("found 3") && no_text.contains("a number in CEL"), "{no_text}");
+}
+
+#[test]
+fn a_change_sets_replaces_and_leaves_the_expression() {
+    let mut config = Config::default();
+    let of = |config: &Config| score(&*config.rules.model, &urgent(0.5));
+    let first = vec![("model", text("expression")), ("expression", text("urgency"))];
+    patch(&mut config, "priority", first).unwrap();
+    assert_eq!(of(&config), 0.5);
+    patch(&mut config, "priority", vec![("expression", text("urgency * 3.0"))]).unwrap();
+    assert_eq!(of(&config), 1.5);
+    patch(&mut config, "priority", vec![("patience", text("1s"))]).unwrap();
+    assert_eq!(of(&config), 1.5, "another key leaves it");
+
+    let fault = patch(&mut config, "priority", vec![("expression", text("urgency *"))]).unwrap_err();
+    assert!(fault.explain("").contains("line 1, column 10: it ends where something must follow"));
+    assert_eq!(of(&config), 1.5, "a wrong one changes nothing");
+
+    patch(&mut config, "priority", vec![("model", text("fifo"))]).unwrap();
+    assert_eq!(of(&config), 0.0);
+    let fault = patch(&mut config, "priority", vec![("model", text("expression"))]).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Missing, "the old one went with its model");
+    let beside = vec![("model", text("fifo")), ("expression", text("urgency"))];
+    assert!(patch(&mut config, "priority", beside).is_err());
+}
+
+#[test]
+fn an_expression_that_is_shown_means_the_same() {
+    let source = "[priority]\nmodel = \"expression\"\nexpression = '''\nurgency // \"much\"\n  * 2\n'''\n";
+    let shown = parse(source).to_toml();
+    assert_eq!(score(&*parse(&shown).rules.model, &urgent(0.5)), 1.0, "{shown}");
+}

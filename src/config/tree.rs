@@ -43,6 +43,15 @@ impl Table {
         self.0.iter().find(|(key, _)| key.name == name).map(|(_, node)| node)
     }
 
+    /// Takes out the key `name` of the table `section`, where they are.
+    pub(crate) fn remove(&mut self, section: &str, name: &str) {
+        if let Some((_, node)) = self.0.iter_mut().find(|(key, _)| key.name == section)
+            && let Value::Table(section) = &mut node.value
+        {
+            section.0.retain(|(key, _)| key.name != name);
+        }
+    }
+
     /// The keys of `over` replace or join this table's; tables in tables are merged likewise, and
     /// lists are replaced whole.
     pub(crate) fn overlay(&mut self, over: &Table) {
@@ -106,6 +115,8 @@ pub(crate) enum FaultKind {
     Value,
     /// Nothing of that name may stand there; the nearest name that may, where one is near.
     Unknown { nearest: Option<String> },
+    /// The text that stands there has a language of its own and is wrong in it; `why` says where.
+    Inside { why: String, nearest: Option<String> },
     /// Something must stand there and nothing does.
     Missing,
     /// None of several stands there.
@@ -169,6 +180,16 @@ impl<'a> Field<'a> {
     pub(crate) fn wrong(&self, expected: impl Into<String>) -> Fault {
         let (field, span) = (self.place.path(), self.node.span.clone());
         Fault { field, span, kind: FaultKind::Value, expected: expected.into() }
+    }
+
+    /// The text that stands here is wrong in its own language: `why` says what, and where in it.
+    pub(crate) fn wrong_inside(
+        &self,
+        why: String,
+        nearest: Option<String>,
+        expected: impl Into<String>,
+    ) -> Fault {
+        Fault { kind: FaultKind::Inside { why, nearest }, ..self.wrong(expected) }
     }
 
     pub(crate) fn count(self, expected: &str) -> Result<u64, Fault> {
@@ -317,12 +338,15 @@ impl Fault {
         let what = match &self.kind {
             FaultKind::Value => format!("{of}found {found}"),
             FaultKind::Unknown { .. } => format!("field `{field}` is not known"),
+            FaultKind::Inside { why, .. } => format!("{of}{why}"),
             FaultKind::Missing => format!("field `{field}` is missing"),
             FaultKind::NoneOf => format!("{of}a field is missing"),
             FaultKind::Beside { first, second } => format!("{of}found `{first}` beside `{second}`"),
         };
         let near = match &self.kind {
-            FaultKind::Unknown { nearest: Some(near) } => format!("\n  nearest {near}"),
+            FaultKind::Unknown { nearest: Some(near) } | FaultKind::Inside { nearest: Some(near), .. } => {
+                format!("\n  nearest {near}")
+            }
             _ => String::new(),
         };
         format!("{what}\n  may be  {}{near}", self.expected)
