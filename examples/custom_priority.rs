@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Decides the same slot under both models and prints who goes when.
-pub fn show(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
+pub(crate) fn show(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     writeln!(out, "Three robots want dock/3 in one slot. Who goes first?\n")?;
     writeln!(out, "weighted, as configured by default: the most urgent")?;
     decide(out, Arc::new(Weighted::default()))?;

@@ -218,7 +218,6 @@ const _: () = assert!(FRAME_BYTES < LANE_WINDOW_BYTES && LANE_WINDOW_BYTES <= CO
 const _: () = assert!(FRAME_BYTES < OUTBOX_BYTES && SHORT_FRAME_BYTES < FRAME_BYTES);
 const _: () = assert!(NEWS_OF_A_NAME < NEWS_KEPT && SESSIONS_OF_A_NAME < SESSIONS_LEFT);
 const _: () = assert!(WAITING_SLOTS >= 1, "one slot must be able to fill up");
-const _: () = assert!(WAITING_INPUTS >= SLOT_INPUTS, "one slot must be able to fill up");
 const _: () = assert!(
     EXPRESSION_STACK >= 2 * (EXPRESSION_NESTING * (256 << 10) + EXPRESSION_OPERATORS * (16 << 10)),
     "the parser must not run out of stack on an expression within the limits"

@@ -78,5 +78,10 @@ pub fn rank(score: f64) -> (f64, bool) {
     if score.is_finite() { (score + 0.0, false) } else { (f64::NEG_INFINITY, true) }
 }
 
+/// The code on the page runs as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/PRIORITY.md")]
+struct Page;
+
 #[cfg(test)]
 mod tests;
