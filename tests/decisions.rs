@@ -22,7 +22,7 @@ const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/DECISIONS.md")
 const NO_RULE: &[&str] = &[];
 
 /// Fewer would mean that the reader below no longer sees them.
-const EXAMPLES_AT_LEAST: usize = 60;
+const EXAMPLES_AT_LEAST: usize = 130;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
@@ -41,12 +41,16 @@ fn main() -> ExitCode {
     }
     let enough = examples.len() >= EXAMPLES_AT_LEAST;
     let bare = headings_without_example(&text, &examples);
+    let lost = links_to_nowhere(&text);
     let mut trials: Vec<Trial> = examples.into_iter().map(Example::into_trial).collect();
     trials.push(Trial::test("the_document_is_read_to_its_end", move || {
         if enough { Ok(()) } else { Err("examples of docs/DECISIONS.md are missing".into()) }
     }));
     trials.push(Trial::test("each_heading_that_states_a_rule_has_an_example", move || {
         if bare.is_empty() { Ok(()) } else { Err(format!("no example under {bare:?}").into()) }
+    }));
+    trials.push(Trial::test("each_link_leads_to_a_heading", move || {
+        if lost.is_empty() { Ok(()) } else { Err(format!("no heading for {lost:?}").into()) }
     }));
     libtest_mimic::run(&arguments, trials).exit_code()
 }
@@ -219,6 +223,19 @@ fn headings_without_example(text: &str, examples: &[Example]) -> Vec<String> {
         !NO_RULE.contains(heading) && !examples.iter().any(|example| example.heading == **heading)
     });
     bare.map(str::to_owned).collect()
+}
+
+/// Links within the document that name no heading of it, by the rule of code hosts: lower case,
+/// hyphens for spaces, nothing else but letters, digits, hyphens and underscores.
+fn links_to_nowhere(text: &str) -> Vec<String> {
+    let anchor = |line: &str| {
+        let title = line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+        title.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect::<String>()
+    };
+    let anchors: Vec<String> = text.lines().filter(|line| line.starts_with('#')).map(anchor).collect();
+    let links = text.split("](#").skip(1).filter_map(|rest| rest.split_once(')'));
+    let lost = links.map(|(link, _)| link.to_owned()).filter(|link| !anchors.contains(link));
+    lost.collect()
 }
 
 /// The document with what comes of each example as it is found.
