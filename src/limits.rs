@@ -88,8 +88,9 @@ pub const LIVE_OF_A_NAME: usize = 1 << 18;
 pub const LIVE: usize = 1 << 21;
 /// When to come back where too many intents are in force: some end by themselves meanwhile.
 pub const RETRY_WHEN_FULL: Micros = Micros::from_secs(1);
-/// Requests of one intent whose fate is still open: a declaration, and what was sent again.
-pub const WAITERS: usize = 4;
+/// Requests of one intent whose fate is still open: a declaration, what was sent again, and revisions
+/// that followed each other; past it the oldest is not answered.
+pub const WAITERS: usize = 16;
 /// Names that have a session, connected or kept.
 pub const NAMES: usize = 1 << 16;
 /// Sessions of one name at a time, connected or kept.

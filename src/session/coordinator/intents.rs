@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::{Ask, Bounds, Origin, Place};
 use crate::limits;
-use crate::types::{Agent, Claim, Decision, FixedMap, IntentId, IntentKey, Slot, Time, Verdict};
+use crate::types::{Agent, Claim, Decision, FixedMap, IntentId, IntentKey, Slot, Time, Token, Verdict};
 
 #[derive(Debug, Default)]
 pub(super) struct Intents {
@@ -30,7 +30,6 @@ pub(super) struct Route {
     pub(super) waiters: Vec<Waiter>,
     pub(super) note: Arc<str>,
     pub(super) claims: Arc<[Claim]>,
-    hold: bool,
     standing: Standing,
 }
 
@@ -44,7 +43,7 @@ pub(super) struct Waiter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Undecided,
-    Granted { end: Time },
+    Granted { end: Time, token: Token, is_lease: bool },
 }
 
 /// What one name has going.
@@ -93,19 +92,20 @@ impl Intents {
         if load.slot != slot {
             (load.slot, load.inputs) = (slot, 0);
         }
-        if load.inputs >= limits::SLOT_INPUTS_OF_A_NAME {
-            return Err(OverLimit::InputsOfSlot);
-        }
         let undecided = load.undecided + load.pending;
-        if fresh && (undecided >= bounds.undecided_of_a_name || self.undecided >= bounds.undecided) {
-            return Err(OverLimit::Undecided);
-        }
-        if fresh && (undecided + load.granted >= limits::LIVE_OF_A_NAME || live >= limits::LIVE) {
-            return Err(OverLimit::Live);
-        }
-        load.inputs += 1;
-        load.pending += 1;
-        Ok(())
+        let over = if load.inputs >= limits::SLOT_INPUTS_OF_A_NAME {
+            Some(OverLimit::InputsOfSlot)
+        } else if fresh && (undecided >= bounds.undecided_of_a_name || self.undecided >= bounds.undecided) {
+            Some(OverLimit::Undecided)
+        } else if fresh && (undecided + load.granted >= limits::LIVE_OF_A_NAME || live >= limits::LIVE) {
+            Some(OverLimit::Live)
+        } else {
+            load.inputs += 1;
+            load.pending += 1;
+            None
+        };
+        self.forget_idle(agent);
+        over.map_or(Ok(()), Err)
     }
 
     /// Takes back the count of a message that was not taken in after all, or has been decided.
@@ -113,6 +113,7 @@ impl Intents {
         if let Some(load) = self.loads.get_mut(agent) {
             load.pending = load.pending.saturating_sub(1);
         }
+        self.forget_idle(agent);
     }
 
     /// An intent that is named on a new lane, after the connection that it lived on has ended, goes
@@ -125,8 +126,9 @@ impl Intents {
     }
 
     /// A declaration or revision that the core took in: its fate is told to its request from here on.
+    /// The intent goes on on that lane, unless another session declared it.
     pub(super) fn bind(&mut self, agent: &Agent, origin: &Origin, place: Place) {
-        let Ask::Declare { id, note, claims, hold } = &origin.ask else { return };
+        let Ask::Declare { id, note, claims } = &origin.ask else { return };
         let key = IntentKey { agent: agent.clone(), id: *id };
         let waiter = Waiter { place, request: origin.request };
         if let Some(route) = self.routes.get_mut(&key) {
@@ -134,9 +136,10 @@ impl Intents {
                 route.waiters.remove(0);
             }
             route.waiters.push(waiter);
-            route.label = Arc::clone(&origin.label);
-            (route.place, route.note) = (place, Arc::clone(note));
-            (route.claims, route.hold) = (Arc::clone(claims), *hold);
+            if route.label == origin.label {
+                route.place = place;
+            }
+            (route.note, route.claims) = (Arc::clone(note), Arc::clone(claims));
             return;
         }
         let route = Route {
@@ -145,37 +148,65 @@ impl Intents {
             waiters: vec![waiter],
             note: Arc::clone(note),
             claims: Arc::clone(claims),
-            hold: *hold,
             standing: Standing::Undecided,
         };
         self.routes.insert(key, route);
-        self.count(agent, Some(Standing::Undecided), 1);
+        self.count(agent, Standing::Undecided, 1);
     }
 
-    /// Follows a decision.
-    pub(super) fn follow(&mut self, decision: &Decision) {
+    /// Whether a decision grants what was not granted so before: a repeat shows the token that stands.
+    pub(super) fn is_new_grant(&self, decision: &Decision) -> bool {
+        let Verdict::Granted { token: new, .. } = decision.verdict else { return false };
+        let stands = self.routes.get(&decision.key).map(|route| route.standing);
+        match stands {
+            Some(Standing::Granted { token, .. }) => token != new,
+            Some(Standing::Undecided) => true,
+            None => false,
+        }
+    }
+
+    /// Whether the intent is granted under this token.
+    pub(super) fn stands(&self, key: &IntentKey, token: Token) -> bool {
+        let standing = self.routes.get(key).map(|route| route.standing);
+        matches!(standing, Some(Standing::Granted { token: stands, .. }) if stands == token)
+    }
+
+    /// What stood is over, and there is more to come about the intent.
+    pub(super) fn go_on(&mut self, key: &IntentKey) {
+        self.wait(key);
+    }
+
+    /// Follows a decision. `goes_on` where there is more to come about the intent in this slot;
+    /// `is_lease` says of a grant whether it is one.
+    pub(super) fn follow(&mut self, decision: &Decision, goes_on: bool, is_lease: &dyn Fn(Token) -> bool) {
         let key = &decision.key;
         match &decision.verdict {
-            Verdict::Granted { end, .. } if decision.answers.is_none() => self.grant(key, *end),
-            Verdict::Moved { end, .. } => self.grant(key, *end),
+            Verdict::Granted { end, token, .. } if self.is_new_grant(decision) => {
+                self.grant(key, *end, *token, is_lease(*token));
+            }
+            Verdict::Moved { end, token, .. } => self.grant(key, *end, *token, is_lease(*token)),
             Verdict::Conflict(conflict) if decision.answers.is_none() => {
                 match (conflict.kept, conflict.is_final) {
                     (true, _) => self.fate_is_told(key),
-                    (false, true) => self.end(key),
+                    (false, true) => self.end_unless(goes_on, key),
                     (false, false) => self.wait(key),
                 }
             }
             Verdict::Stale { kept: true, .. } if decision.answers.is_none() => self.fate_is_told(key),
-            Verdict::Stale { kept: false, .. } if decision.answers.is_none() => self.end(key),
-            Verdict::Revoked { waiting: true, .. } => self.wait(key),
-            Verdict::Revoked { waiting: false, .. } | Verdict::Released { .. } | Verdict::Expired { .. } => {
-                self.end(key);
+            Verdict::Stale { kept: false, .. } if decision.answers.is_none() => {
+                self.end_unless(goes_on, key);
             }
+            Verdict::Revoked { waiting: true, .. } if decision.answers.is_none() => self.wait(key),
+            Verdict::Revoked { waiting: false, .. } if decision.answers.is_none() => self.end(key),
+            Verdict::Released { .. } => self.end(key),
+            Verdict::Expired { token } if decision.answers.is_none() => self.expire(key, *token),
             Verdict::Renewed { end } => self.renew(key, *end),
             // Answers to what changed nothing.
             Verdict::Granted { .. }
             | Verdict::Conflict(_)
             | Verdict::Stale { .. }
+            | Verdict::Revoked { .. }
+            | Verdict::Expired { .. }
             | Verdict::Rejected { .. }
             | Verdict::ReleasedUnknown
             | Verdict::RenewDenied(_) => {}
@@ -192,28 +223,42 @@ impl Intents {
         }
     }
 
-    fn grant(&mut self, key: &IntentKey, end: Time) {
-        let Some(route) = self.routes.get_mut(key) else { return };
-        let before = std::mem::replace(&mut route.standing, Standing::Granted { end });
-        route.waiters.clear();
-        let is_lease = route.hold;
-        self.note_end(key, before, Some(end).filter(|_| !is_lease));
-        self.count(&key.agent, Some(before), -1);
-        self.count(&key.agent, Some(Standing::Granted { end }), 1);
+    fn grant(&mut self, key: &IntentKey, end: Time, token: Token, is_lease: bool) {
+        if let Some(route) = self.routes.get_mut(key) {
+            route.waiters.clear();
+            self.stand(key, Standing::Granted { end, token, is_lease });
+        }
     }
 
-    fn renew(&mut self, key: &IntentKey, end: Time) {
-        if let Some(Route { standing: Standing::Granted { end: old }, .. }) = self.routes.get_mut(key) {
-            *old = end;
+    fn renew(&mut self, key: &IntentKey, until: Time) {
+        if let Some(Route { standing: Standing::Granted { token, is_lease, .. }, .. }) = self.routes.get(key)
+        {
+            let (token, is_lease) = (*token, *is_lease);
+            self.stand(key, Standing::Granted { end: until, token, is_lease });
         }
     }
 
     fn wait(&mut self, key: &IntentKey) {
+        self.stand(key, Standing::Undecided);
+    }
+
+    fn expire(&mut self, key: &IntentKey, token: Token) {
+        if self.stands(key, token) {
+            self.end(key);
+        }
+    }
+
+    fn stand(&mut self, key: &IntentKey, standing: Standing) {
         let Some(route) = self.routes.get_mut(key) else { return };
-        let before = std::mem::replace(&mut route.standing, Standing::Undecided);
-        self.note_end(key, before, None);
-        self.count(&key.agent, Some(before), -1);
-        self.count(&key.agent, Some(Standing::Undecided), 1);
+        let before = std::mem::replace(&mut route.standing, standing);
+        if let Standing::Granted { end, .. } = before {
+            self.ends.remove(&(end, key.clone()));
+        }
+        if let Standing::Granted { end, is_lease: false, .. } = standing {
+            self.ends.insert((end, key.clone()));
+        }
+        self.count(&key.agent, before, -1);
+        self.count(&key.agent, standing, 1);
     }
 
     fn fate_is_told(&mut self, key: &IntentKey) {
@@ -222,33 +267,68 @@ impl Intents {
         }
     }
 
+    fn end_unless(&mut self, goes_on: bool, key: &IntentKey) {
+        if goes_on {
+            self.fate_is_told(key);
+            self.go_on(key);
+        } else {
+            self.end(key);
+        }
+    }
+
     fn end(&mut self, key: &IntentKey) {
         let Some(route) = self.routes.remove(key) else { return };
-        self.note_end(key, route.standing, None);
-        self.count(&key.agent, Some(route.standing), -1);
-    }
-
-    fn note_end(&mut self, key: &IntentKey, before: Standing, after: Option<Time>) {
-        if let Standing::Granted { end } = before {
+        if let Standing::Granted { end, .. } = route.standing {
             self.ends.remove(&(end, key.clone()));
         }
-        if let Some(end) = after {
-            self.ends.insert((end, key.clone()));
-        }
+        self.count(&key.agent, route.standing, -1);
     }
 
-    fn count(&mut self, agent: &Agent, standing: Option<Standing>, change: isize) {
+    fn count(&mut self, agent: &Agent, standing: Standing, change: isize) {
         let load = self.loads.entry(agent.clone()).or_default();
         match standing {
-            Some(Standing::Undecided) => {
+            Standing::Undecided => {
                 load.undecided = load.undecided.saturating_add_signed(change);
                 self.undecided = self.undecided.saturating_add_signed(change);
             }
-            Some(Standing::Granted { .. }) => load.granted = load.granted.saturating_add_signed(change),
-            None => {}
+            Standing::Granted { .. } => load.granted = load.granted.saturating_add_signed(change),
         }
-        if load.undecided + load.granted + load.pending == 0 {
+        self.forget_idle(agent);
+    }
+
+    /// A name that has nothing going leaves no trace here.
+    fn forget_idle(&mut self, agent: &Agent) {
+        let idle = |load: &Load| load.undecided + load.granted + load.pending == 0;
+        if self.loads.get(agent).is_some_and(idle) {
             self.loads.remove(agent);
         }
+    }
+}
+
+#[cfg(test)]
+impl Intents {
+    /// The intents in force, with their tokens, and those undecided.
+    pub(super) fn tables(&self) -> (std::collections::BTreeMap<IntentKey, Token>, BTreeSet<IntentKey>) {
+        let mut tables = (std::collections::BTreeMap::new(), BTreeSet::new());
+        for (key, route) in &self.routes {
+            match route.standing {
+                Standing::Granted { token, .. } => drop(tables.0.insert(key.clone(), token)),
+                Standing::Undecided => drop(tables.1.insert(key.clone())),
+            }
+        }
+        tables
+    }
+
+    /// Panics where the counts are not those of the tables, while nothing is pending.
+    pub(super) fn check_counts(&self) {
+        let (granted, undecided) = self.tables();
+        assert_eq!(self.undecided, undecided.len());
+        let loads = self.loads.values();
+        let counted = loads.map(|load| (load.pending, load.undecided, load.granted));
+        let sum = counted.fold((0, 0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1, sum.2 + it.2));
+        assert_eq!(sum, (0, undecided.len(), granted.len()));
+        assert!(self.loads.keys().all(|agent| self.routes.keys().any(|key| key.agent == *agent)));
+        let is_plain = |route: &&Route| matches!(route.standing, Standing::Granted { is_lease: false, .. });
+        assert_eq!(self.ends.len(), self.routes.values().filter(is_plain).count());
     }
 }

@@ -12,6 +12,8 @@ mod intents;
 mod mailbox;
 mod publish;
 mod requests;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -90,7 +92,7 @@ impl Origin {
 #[derive(Clone, Debug)]
 enum Ask {
     /// A declaration or revision.
-    Declare { id: IntentId, note: Arc<str>, claims: Arc<[Claim]>, hold: bool },
+    Declare { id: IntentId, note: Arc<str>, claims: Arc<[Claim]> },
     /// A declaration or revision with a value outside its range, and what it may be.
     Invalid { hint: &'static str },
     /// Anything else.

@@ -8,7 +8,7 @@ use super::watch::{NoWatch, Room, Seen};
 use super::{Ask, Effect, LaneId, Origin, Place, Sessions};
 use crate::resolver::{Input, Resolver, SlotOutcome};
 use crate::slot::Closed;
-use crate::types::{self, Agent, Decision, IntentId, IntentKey, Slot, Time};
+use crate::types::{self, Agent, Decision, FixedMap, IntentId, IntentKey, Slot, Time};
 use crate::wire::{
     Answer, ContestedNews, Extensions, Holding, Refusal, ToAgent, Verdict, Watch, raw_mode, raw_target,
 };
@@ -24,13 +24,22 @@ impl Sessions {
         room: &dyn Room,
     ) -> Vec<Effect> {
         let when = (outcome.slot, outcome.at);
-        self.bind_fates(closed, outcome);
+        let is_lease = |token| resolver.grant(token).is_some_and(|grant| grant.intent.hold);
+        let mut fates = Fates::new(closed, outcome);
         let mut effects = Vec::with_capacity(outcome.decisions.len());
-        for decision in &outcome.decisions {
+        let last_words = last_words(&outcome.decisions);
+        for (at, decision) in outcome.decisions.iter().enumerate() {
+            self.bind_fates(&mut fates, decision.answers);
             let origin = decision.answers.and_then(|input| closed.origins.get(input));
+            let goes_on = last_words.get(&decision.key).is_some_and(|last| *last > at);
+            if goes_on && matches!(decision.verdict, types::Verdict::Expired { .. }) {
+                // What was asked since is not answered by the end of the lease before it.
+                self.intents.go_on(&decision.key);
+            }
             self.tell(decision, origin, when, resolver, room, &mut effects);
-            self.intents.follow(decision);
+            self.intents.follow(decision, goes_on, &is_lease);
         }
+        self.bind_fates(&mut fates, None);
         for news in &outcome.contested {
             let note = self.note(&news.by, news.by_id).unwrap_or_default();
             let message = ContestedNews::of(news, when, note);
@@ -72,12 +81,12 @@ impl Sessions {
     }
 
     /// The requests whose fate the core has taken in hand are those that it did not answer at once.
-    fn bind_fates(&mut self, Closed { batch, origins }: &Closed<Origin>, outcome: &SlotOutcome) {
-        let answered: BTreeSet<usize> = outcome.decisions.iter().filter_map(|it| it.answers).collect();
-        for (index, (input, origin)) in batch.inputs().iter().zip(origins).enumerate() {
-            let Input::Agent { agent, .. } = input else { continue };
+    /// Those up to input `last` are bound to their intents, since what ends an intent there ends it
+    /// for them alone; all of them with `None`.
+    fn bind_fates(&mut self, fates: &mut Fates<'_>, last: Option<usize>) {
+        for (agent, origin) in fates.take(last) {
             self.intents.settle(agent);
-            if let Some(place) = origin.from.filter(|_| !answered.contains(&index)) {
+            if let Some((origin, place)) = origin {
                 self.intents.bind(agent, origin, place);
             }
         }
@@ -92,64 +101,79 @@ impl Sessions {
         room: &dyn Room,
         effects: &mut Vec<Effect>,
     ) {
-        let holding = |blocker: &types::Blocker| self.holding(blocker, resolver);
-        let mut answer = Answer::of(decision, 0, when, &holding);
-        if let (Verdict::Rejected { hint, .. }, Some(Origin { ask: Ask::Invalid { hint: of }, .. })) =
-            (&mut answer.verdict, origin)
-        {
-            hint.push_str(of);
-        }
+        let answer = self.answer_of(decision, origin, when, resolver);
         self.tell_watchers(decision, origin, &answer, room, effects);
+        let asker = origin.and_then(|origin| Some(Waiter { place: origin.from?, request: origin.request }));
+        let (waiters, owner) = self.concerned(decision, asker.is_some());
         let mut told = BTreeSet::new();
-        for Waiter { place, request } in self.recipients(decision, origin) {
+        for Waiter { place, request } in asker.into_iter().chain(waiters) {
             if self.is_live(place) && told.insert((place, request)) {
                 let message = Answer { request, ..answer.clone() }.into();
                 effects.push(Effect::Send { to: place, message });
             }
         }
-        if told.is_empty() {
-            answer.repeat = false;
-            self.tell_or_keep(&decision.key, origin, when.0, answer.into(), effects);
+        if let (Some(origin), Some(Waiter { place, .. })) = (origin, asker)
+            && is_waiting(&decision.verdict)
+        {
+            // Something sent twice that waits: it has a fate to hear of, as the first one does.
+            self.intents.bind(&decision.key.agent, origin, place);
+        }
+        let news = Answer { request: 0, repeat: false, ..answer }.into();
+        match owner {
+            Some(owner) if told.iter().any(|(place, _)| place.connection == owner.connection) => {}
+            Some(owner) if self.is_live(owner) => effects.push(Effect::Send { to: owner, message: news }),
+            None if !told.is_empty() => {}
+            _ => self.tell_or_keep(&decision.key, origin, when.0, &news, &told, effects),
         }
     }
 
-    /// Who is to be told of a decision, by request; some may be gone.
-    fn recipients(&self, decision: &Decision, origin: Option<&Origin>) -> Vec<Waiter> {
-        let asker =
-            origin.and_then(|origin| origin.from.map(|place| Waiter { place, request: origin.request }));
-        let route = self.intents.route(&decision.key.agent, decision.key.id);
-        let mut recipients: Vec<Waiter> = asker.into_iter().collect();
-        let Some(route) = route else { return recipients };
-        let owner = Waiter { place: route.place, request: 0 };
-        let elsewhere = asker.is_none_or(|asker| asker.place.connection != route.place.connection);
-        match &decision.verdict {
-            types::Verdict::Released { .. } => {
-                recipients.extend(&route.waiters);
-                recipients.extend(Some(owner).filter(|_| elsewhere && route.waiters.is_empty()));
-            }
-            types::Verdict::Renewed { .. } => recipients.extend(Some(owner).filter(|_| elsewhere)),
-            _ if asker.is_some() => {}
-            types::Verdict::Granted { .. }
-            | types::Verdict::Conflict(_)
-            | types::Verdict::Stale { .. }
-            | types::Verdict::Rejected { .. }
-                if !route.waiters.is_empty() =>
-            {
-                recipients.extend(&route.waiters);
-            }
-            _ => recipients.push(owner),
+    fn answer_of(
+        &self,
+        decision: &Decision,
+        origin: Option<&Origin>,
+        when: (Slot, Time),
+        resolver: &Resolver,
+    ) -> Answer {
+        let holding = |blocker: &types::Blocker| self.holding(blocker, resolver);
+        let mut answer = Answer::of(decision, 0, when, &holding);
+        answer.repeat &= !self.intents.is_new_grant(decision);
+        if let (Verdict::Rejected { hint, .. }, Some(Origin { ask: Ask::Invalid { hint: of }, .. })) =
+            (&mut answer.verdict, origin)
+        {
+            hint.push_str(of);
         }
-        recipients
+        answer
     }
 
-    /// News for an intent whose own connection is gone: to its session, or to all of its name, or
-    /// kept until one of them comes.
+    /// Whose fate a decision is, by request, and where its intent lives, where that is to hear of it:
+    /// not of what changed nothing, which concerns the asker alone.
+    fn concerned(&self, decision: &Decision, is_asked: bool) -> (Vec<Waiter>, Option<Place>) {
+        let Some(route) = self.intents.route(&decision.key.agent, decision.key.id) else {
+            return (Vec::new(), None);
+        };
+        let is_fate = match &decision.verdict {
+            types::Verdict::Released { .. } => true,
+            types::Verdict::Granted { .. } => self.intents.is_new_grant(decision),
+            types::Verdict::Conflict(_) | types::Verdict::Stale { .. } => !is_asked,
+            types::Verdict::Expired { token } => self.intents.stands(&decision.key, *token),
+            _ => false,
+        };
+        if is_fate {
+            return (route.waiters.clone(), Some(route.place));
+        }
+        let changes = !is_asked || matches!(decision.verdict, types::Verdict::Renewed { .. });
+        (Vec::new(), Some(route.place).filter(|_| changes))
+    }
+
+    /// News for an intent whose own connection is gone: to its session, or to all of its name that
+    /// have not been told already, or kept until one of them comes.
     fn tell_or_keep(
         &mut self,
         key: &IntentKey,
         origin: Option<&Origin>,
         slot: Slot,
-        message: ToAgent,
+        message: &ToAgent,
+        told: &BTreeSet<(Place, u64)>,
         effects: &mut Vec<Effect>,
     ) {
         let route = self.intents.route(&key.agent, key.id);
@@ -157,11 +181,13 @@ impl Sessions {
         let Some(label) = label else { return };
         let (places, is_session) = self.reach(&key.agent, &label);
         for to in &places {
-            effects.push(Effect::Send { to: *to, message: message.clone() });
+            if told.iter().all(|(place, _)| place.connection != to.connection) {
+                effects.push(Effect::Send { to: *to, message: message.clone() });
+            }
         }
         let comes_back = self.names.get(&key.agent).is_some_and(|name| name.sessions.contains_key(&label));
         if !is_session && (comes_back || places.is_empty()) {
-            self.mailbox.keep(&key.agent, &label, slot, message);
+            self.mailbox.keep(&key.agent, &label, slot, message.clone());
         }
     }
 
@@ -228,5 +254,55 @@ impl Sessions {
             hold: grant.intent.hold,
             note: self.note(&blocker.key.agent, blocker.key.id).unwrap_or_default().to_owned(),
         })
+    }
+}
+
+/// The last decision on each intent that answers no message by itself, by index. What looks like an
+/// intent's end ahead of it is not: its id has been declared anew, or its old grant, withdrawn after
+/// its revision failed, waits on.
+fn last_words(decisions: &[Decision]) -> FixedMap<&IntentKey, usize> {
+    let placed = decisions.iter().enumerate().filter(|(_, decision)| decision.answers.is_none());
+    placed.map(|(at, decision)| (&decision.key, at)).collect()
+}
+
+fn is_waiting(verdict: &types::Verdict) -> bool {
+    match verdict {
+        types::Verdict::Conflict(conflict) => !conflict.is_final,
+        types::Verdict::Revoked { waiting, .. } => *waiting,
+        _ => false,
+    }
+}
+
+/// The inputs of a slot in arrival order, as far as they have not been bound to their intents.
+struct Fates<'a> {
+    closed: &'a Closed<Origin>,
+    answered: BTreeSet<usize>,
+    next: usize,
+}
+
+impl<'a> Fates<'a> {
+    fn new(closed: &'a Closed<Origin>, outcome: &SlotOutcome) -> Self {
+        let answered = outcome.decisions.iter().filter_map(|decision| decision.answers).collect();
+        Fates { closed, answered, next: 0 }
+    }
+
+    /// The agents' inputs up to and with `last` that have not been taken yet, all of them with
+    /// `None`; each with its origin and lane where its fate is still to come.
+    fn take(&mut self, last: Option<usize>) -> Vec<(&'a Agent, Option<(&'a Origin, Place)>)> {
+        let inputs = self.closed.batch.inputs();
+        let end = last.map_or(inputs.len(), |last| last + 1);
+        let from = self.next;
+        self.next = from.max(end);
+        let mut taken = Vec::new();
+        for index in from..end {
+            let (Some(Input::Agent { agent, .. }), Some(origin)) =
+                (inputs.get(index), self.closed.origins.get(index))
+            else {
+                continue;
+            };
+            let open = origin.from.filter(|_| !self.answered.contains(&index));
+            taken.push((agent, open.map(|place| (origin, place))));
+        }
+        taken
     }
 }

@@ -177,7 +177,7 @@ fn of_declaration(declaration: Declaration) -> Result<Message, Denied> {
     let (op, ask) = match parsed {
         Ok(intent) => {
             let note = note.as_str().into();
-            let ask = Ask::Declare { id, note, claims: Arc::clone(&intent.claims), hold: intent.hold };
+            let ask = Ask::Declare { id, note, claims: Arc::clone(&intent.claims) };
             (if revision { AgentOp::Revise(intent) } else { AgentOp::Declare(intent) }, ask)
         }
         Err(why) => {

@@ -1,0 +1,289 @@
+//! Sessions driven by random agents through the real collector and core: every request is answered,
+//! and the tables follow the core's.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::resolver::{AgentOp, Resolver, Rules};
+use crate::slot::{Collector, Refused};
+use crate::types::{IntentKey, RawClaim, RawIntent, RawMode, RawTarget, Token};
+use crate::wire::{Declaration, Declare, Extensions, Hello, Release, Renew, Role, Verdict};
+
+const LENGTH: Micros = Micros::from_ms(10);
+
+/// What one of the agents, or time, does next.
+#[derive(Clone, Debug)]
+enum Step {
+    Connect { name: usize, label: usize, incarnation: u128 },
+    Drop { which: usize },
+    Bye { which: usize },
+    Declare { which: usize, lane: u64, revision: bool, what: What },
+    Release { which: usize, lane: u64, id: u64 },
+    Renew { which: usize, id: u64, longer: u64 },
+    Pass { us: u64 },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct What {
+    id: u64,
+    path: usize,
+    hold: bool,
+    wait: u64,
+    class: u64,
+    /// From now, or asap.
+    start: Option<u64>,
+    duration: u64,
+}
+
+impl What {
+    fn intent(self, now: Time) -> RawIntent {
+        let path = ["a", "a/b", "a/b/c", "d"][self.path].to_owned();
+        let target = RawTarget::Path(path);
+        let claim = RawClaim { target, mode: RawMode::Exclusive, offset: 0, duration: self.duration };
+        RawIntent {
+            id: self.id,
+            start: self.start.map(|delay| now.as_us() + delay),
+            wait: self.wait,
+            hold: self.hold,
+            class: self.class,
+            claims: vec![claim],
+            ..RawIntent::default()
+        }
+    }
+}
+
+fn what() -> impl Strategy<Value = What> {
+    let start = proptest::option::of(0..40_000_u64);
+    let duration = prop_oneof![Just(5_000_u64), Just(25_000)];
+    (0..4_u64, 0..4_usize, any::<bool>(), 0..4_u64, 0..3_u64, start, duration).prop_map(
+        |(id, path, hold, wait, class, start, duration)| {
+            let wait = wait * 11_000;
+            What { id, path, hold, wait, class, start, duration }
+        },
+    )
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let (which, lane, id) = (0..6_usize, 0..3_u64, 0..4_u64);
+    prop_oneof![
+        2 => (0..2_usize, 0..2_usize, 0..2_u128)
+            .prop_map(|(name, label, incarnation)| Step::Connect { name, label, incarnation }),
+        1 => which.clone().prop_map(|which| Step::Drop { which }),
+        1 => which.clone().prop_map(|which| Step::Bye { which }),
+        12 => (which.clone(), lane.clone(), any::<bool>(), what())
+            .prop_map(|(which, lane, revision, what)| Step::Declare { which, lane, revision, what }),
+        4 => (which.clone(), lane, id.clone()).prop_map(|(which, lane, id)| Step::Release { which, lane, id }),
+        2 => (which, id, 0..60_000_u64).prop_map(|(which, id, longer)| Step::Renew { which, id, longer }),
+        6 => (1..15_000_u64).prop_map(|us| Step::Pass { us }),
+    ]
+}
+
+#[derive(Debug)]
+struct Queue(RefCell<Collector<Origin>>, Time);
+
+impl Inbox for Queue {
+    fn take_in(&self, agent: &Agent, batch: Vec<(AgentOp, Origin)>) -> Result<(), NotTaken> {
+        for (op, origin) in batch {
+            let taken = self.0.borrow_mut().agent_input(self.1, agent.clone(), op, origin);
+            if let Err(full) = taken {
+                return Err(NotTaken { rest: Vec::new(), why: Refused::Full(full) });
+            }
+        }
+        Ok(())
+    }
+}
+
+struct AlwaysRoom;
+
+impl Room for AlwaysRoom {
+    fn has_room(&self, _: ConnectionId) -> bool {
+        true
+    }
+}
+
+struct World {
+    sessions: Sessions,
+    queue: Queue,
+    resolver: Resolver,
+    connections: Vec<ConnectionId>,
+    next_connection: u64,
+    next_request: u64,
+    /// Requests that were sent on a connection and not answered.
+    owed: BTreeMap<(ConnectionId, u64), Time>,
+    told: BTreeSet<(ConnectionId, u64)>,
+}
+
+impl World {
+    fn new() -> Self {
+        let terms = Terms {
+            state: 1,
+            slot_length: LENGTH,
+            min_lead: Micros::ZERO,
+            horizon: Micros::from_secs(3600),
+            software: String::new(),
+            bounds: Bounds::default(),
+        };
+        let collector = Collector::new(LENGTH, Time::ZERO, crate::slot::Room::default());
+        World {
+            sessions: Sessions::new(terms),
+            queue: Queue(RefCell::new(collector), Time::ZERO),
+            resolver: Resolver::new(Rules {
+                retention: Micros::from_ms(25),
+                preemption: Some(Micros::from_ms(3)),
+                ..Rules::default()
+            }),
+            connections: Vec::new(),
+            next_connection: 1,
+            next_request: 1,
+            owed: BTreeMap::new(),
+            told: BTreeSet::new(),
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        let now = self.queue.1;
+        match *step {
+            Step::Connect { name, label, incarnation } => self.connect(name, label, incarnation),
+            Step::Drop { which } => {
+                if let Some(connection) = self.pick(which) {
+                    self.sessions.connection_gone(connection, now);
+                    self.forget(connection);
+                }
+            }
+            Step::Bye { which } => {
+                if let Some(connection) = self.pick(which) {
+                    self.sessions.bye(connection);
+                    self.forget(connection);
+                }
+            }
+            Step::Declare { which, lane, revision, what } => {
+                let intent = what.intent(now);
+                self.ask(which, lane, |sessions, place, request, door| {
+                    let declaration =
+                        Declaration { request, revision, intent: intent.clone(), ..Declaration::default() };
+                    sessions.declare(place, Declare { batch: vec![declaration] }, door)
+                });
+            }
+            Step::Release { which, lane, id } => self.ask(which, lane, |sessions, place, request, door| {
+                let release = Release { request, id: IntentId::new(id), ..Release::default() };
+                sessions.release(place, &release, door)
+            }),
+            Step::Renew { which, id, longer } => {
+                let until = now.after(Micros::from_us(longer));
+                self.ask(which, 0, |sessions, place, request, door| {
+                    let renew = Renew { request, id: IntentId::new(id), until, ..Renew::default() };
+                    sessions.renew(place, &renew, door)
+                });
+            }
+            Step::Pass { us } => self.pass(Micros::from_us(us)),
+        }
+    }
+
+    fn connect(&mut self, name: usize, label: usize, incarnation: u128) {
+        let connection = ConnectionId(self.next_connection);
+        self.next_connection += 1;
+        let hello = Hello {
+            lowest_version: 1,
+            highest_version: 1,
+            name: Some(["car", "van"][name].into()),
+            label: ["main", "spare"][label].into(),
+            incarnation,
+            role: Role::Agent,
+            refuse_if_live: false,
+            seen: None,
+            software: String::new(),
+            extensions: Extensions::NONE,
+        };
+        let spare = Agent::new("spare").unwrap();
+        let Ok(effects) = self.sessions.hello(connection, &hello, &spare, self.queue.1) else { return };
+        self.connections.push(connection);
+        self.follow(effects);
+    }
+
+    fn pick(&self, which: usize) -> Option<ConnectionId> {
+        self.connections.get(which % self.connections.len().max(1)).copied()
+    }
+
+    fn forget(&mut self, connection: ConnectionId) {
+        self.connections.retain(|other| *other != connection);
+        self.owed.retain(|(other, _), _| *other != connection);
+    }
+
+    fn ask(
+        &mut self,
+        which: usize,
+        lane: u64,
+        ask: impl FnOnce(&mut Sessions, Place, u64, &Door<'_>) -> Vec<Effect>,
+    ) {
+        let Some(connection) = self.pick(which) else { return };
+        let (place, request) = (Place { connection, lane: LaneId(lane) }, self.next_request);
+        self.next_request += 1;
+        self.owed.insert((connection, request), self.queue.1);
+        let door = Door { now: self.queue.1, admission: &Open, inbox: &self.queue };
+        let effects = ask(&mut self.sessions, place, request, &door);
+        self.follow(effects);
+    }
+
+    fn follow(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Send { to, message: ToAgent::Answer(answer) } if answer.request != 0 => {
+                    let key = (to.connection, answer.request);
+                    let is_first = self.told.insert(key);
+                    let may_repeat = matches!(answer.verdict, Verdict::Conflict(_) | Verdict::Granted { .. })
+                        || matches!(answer.verdict, Verdict::Released { .. } | Verdict::Stale { .. });
+                    assert!(is_first || may_repeat, "answered twice: {answer:?}");
+                    self.owed.remove(&key);
+                }
+                Effect::Close { connection, .. } => self.forget(connection),
+                Effect::Send { .. } => {}
+            }
+        }
+    }
+
+    fn pass(&mut self, span: Micros) {
+        self.queue.1 = self.queue.1.after(span);
+        let now = self.queue.1;
+        loop {
+            let due = self.resolver.next_due();
+            let Some(closed) = self.queue.0.borrow_mut().close(now, due) else { return };
+            let outcome = self.resolver.resolve(&closed.batch);
+            let effects = self.sessions.publish(&closed, &outcome, &self.resolver, &AlwaysRoom);
+            self.follow(effects);
+            self.check(outcome.at);
+        }
+    }
+
+    fn check(&self, decided_at: Time) {
+        let late: Vec<_> = self.owed.iter().filter(|(_, arrival)| **arrival < decided_at).collect();
+        assert!(late.is_empty(), "not answered: {late:?}");
+        let granted: BTreeMap<IntentKey, Token> =
+            self.resolver.grants().map(|grant| (grant.key.clone(), grant.token)).collect();
+        let undecided: BTreeSet<IntentKey> =
+            self.resolver.undecided().map(|waiting| waiting.key.clone()).collect();
+        assert_eq!(self.sessions.intents.tables(), (granted, undecided));
+        if self.queue.0.borrow().waiting() == 0 {
+            self.sessions.intents.check_counts();
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_request_is_answered_and_the_tables_follow_the_core(
+        steps in proptest::collection::vec(step(), 1..120)
+    ) {
+        let mut world = World::new();
+        for step in &steps {
+            world.step(step);
+        }
+        world.pass(Micros::from_secs(2));
+        prop_assert!(world.owed.is_empty());
+        prop_assert_eq!(world.sessions.intents.tables(), (BTreeMap::new(), BTreeSet::new()));
+    }
+}
