@@ -1,5 +1,7 @@
 //! The daemon as a process: what it prints, how it stops, and what a second one is told.
 
+#![allow(clippy::unwrap_used)] // what helpers of tests unwrap fails the test
+
 mod raw_peer;
 
 use std::io::{BufRead, BufReader, Read};

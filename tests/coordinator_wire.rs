@@ -1,5 +1,7 @@
 //! The coordinator on real sockets, by the slot, under a clock that the test moves.
 
+#![allow(clippy::unwrap_used)] // what helpers of tests unwrap fails the test
+
 mod raw_peer;
 
 use std::future::pending;
