@@ -70,7 +70,7 @@ pub enum Event {
         /// Its new token.
         token: Token,
     },
-    /// A grant that was revoked has been given again, under a new token.
+    /// A grant that was revoked has been given again, or another session of this name revised it.
     Regranted {
         /// Which intent.
         id: IntentId,

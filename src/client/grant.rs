@@ -265,12 +265,16 @@ impl Grant {
     /// # Errors
     /// Where no answer can be had: then it runs to its end at the latest.
     pub async fn release(self) -> Result<Released, RequestError> {
-        let gone = self.check().err();
-        let released = self.client.release(self.id).await?;
-        Ok(match released {
-            Released::AlreadyEnded(None) => Released::AlreadyEnded(gone),
-            other => other,
-        })
+        // What has ended is not asked about: its id may stand for something new by now.
+        let in_hand = self.shared().with(|state, now| {
+            state.session.tick(now);
+            state.is_in_hand(self.id, self.serial)
+        });
+        match self.standing.borrow().gone.clone() {
+            Some(why) if !in_hand => return Ok(Released::AlreadyEnded(Some(why))),
+            _ => {}
+        }
+        self.client.release(self.id).await
     }
 
     /// Lets it run on alone, to its end: it is neither renewed nor released when this handle goes.

@@ -157,10 +157,7 @@ impl Client {
     /// # Errors
     /// Where no answer can be had.
     pub async fn release(&self, id: IntentId) -> Result<Released, RequestError> {
-        let asked = self.shared().with(|state, _| {
-            let request = state.session.release(id)?;
-            Ok(state.wait_for(request, Asked::Other))
-        });
+        let asked = self.shared().with(|state, _| state.release(id));
         match answer_to(asked).await? {
             Reply::Released { existed: true } => Ok(Released::Released),
             Reply::Released { existed: false } => Ok(Released::AlreadyEnded(None)),
@@ -336,3 +333,6 @@ async fn answer_to(asked: Asking) -> Result<Reply, RequestError> {
 fn offsets_of(intent: &Intent) -> Arc<[Micros]> {
     intent.raw.claims.iter().map(|claim| Micros::from_us(claim.offset)).collect()
 }
+
+#[cfg(test)]
+mod tests;

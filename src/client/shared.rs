@@ -51,6 +51,8 @@ pub(super) struct State {
     /// Set by what changed state and cleared by [`Shared::with`].
     answered: u32,
     phase: Option<Phase>,
+    /// What the task that lives by the clock was last woken for.
+    next_timeout: Option<Local>,
 }
 
 struct Waiter {
@@ -108,6 +110,7 @@ impl Shared {
             closing: false,
             answered: 0,
             phase: None,
+            next_timeout: None,
         };
         Shared {
             origin: clock.now(),
@@ -128,6 +131,9 @@ impl Shared {
         state.deal_out();
         let answered = std::mem::take(&mut state.answered);
         let phase = state.phase.take();
+        let says = state.session.has_to_send() || state.closing;
+        let next = state.session.next_timeout(now);
+        let waits = state.closing || std::mem::replace(&mut state.next_timeout, next) != next;
         drop(state);
         for _ in 0..answered {
             self.room.notify_one();
@@ -136,8 +142,12 @@ impl Shared {
             self.phase.send_replace(phase);
             self.room.notify_waiters();
         }
-        self.wake_writer.notify_one();
-        self.wake_timer.notify_one();
+        if says {
+            self.wake_writer.notify_one();
+        }
+        if waits {
+            self.wake_timer.notify_one();
+        }
         result
     }
 
@@ -222,6 +232,22 @@ impl State {
         self.waiters.remove(&request).is_some()
     }
 
+    /// This client releases `id`, and whoever has a handle of it is told before the coordinator is.
+    /// That is no news to the agent, so its handle is taken out first.
+    pub(super) fn release(&mut self, id: IntentId) -> Result<oneshot::Receiver<Answered>, NotTaken> {
+        if let Some(handle) = self.handles.remove(&id) {
+            let gone = Lost::Released { reason: None };
+            handle.standing.send_modify(|standing| standing.gone = standing.gone.take().or(Some(gone)));
+        }
+        let request = self.session.release(id)?;
+        Ok(self.wait_for(request, Asked::Other))
+    }
+
+    /// Whether the handle with `serial` is the one of what `id` stands for.
+    pub(super) fn is_in_hand(&self, id: IntentId, serial: u64) -> bool {
+        self.session.stands(id) && self.handles.get(&id).is_some_and(|handle| handle.serial == serial)
+    }
+
     /// The handle with `serial` is gone; with it goes what it held.
     pub(super) fn drop_handle(&mut self, id: IntentId, serial: u64) {
         if self.forget_handle(id, serial) && self.session.stands(id) {
@@ -296,6 +322,9 @@ impl State {
             News::Moved { id, start, end, token } => {
                 self.stand(id, |standing| *standing = Standing::live(token, start, end));
                 Event::Moved { id, start, end, token }
+            }
+            News::Revised { id, start, end, token } => {
+                return self.stand(id, |standing| *standing = Standing::live(token, start, end));
             }
             News::Granted { id, start, end, token } => {
                 self.stand(id, |standing| *standing = Standing::live(token, start, end));

@@ -142,7 +142,7 @@ impl AgentSession {
         if !abandoned {
             self.holdings.put(id, held);
             if revised {
-                self.news(News::Granted { id, start, end, token });
+                self.news(News::Revised { id, start, end, token });
             }
         }
         Reply::Granted { start, end, token }

@@ -127,7 +127,18 @@ pub enum News {
         /// The new token.
         token: Token,
     },
-    /// A revision took the grant's place, or an intent whose grant was revoked has one again.
+    /// A revision of this session's own took the grant's place.
+    Revised {
+        /// Which intent.
+        id: IntentId,
+        /// The intent's start.
+        start: Time,
+        /// The latest end of its claims.
+        end: Time,
+        /// The new token.
+        token: Token,
+    },
+    /// An intent whose grant was revoked has one again, or another session of the name revised it.
     Granted {
         /// Which intent.
         id: IntentId,

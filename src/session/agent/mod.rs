@@ -415,6 +415,11 @@ impl AgentSession {
         [due.map(|at| at.after(Micros::from_us(1))), ping].into_iter().flatten().min()
     }
 
+    /// Whether there is a message to send.
+    pub fn has_to_send(&self) -> bool {
+        !self.out.is_empty()
+    }
+
     /// The next message to send.
     pub fn poll_send(&mut self) -> Option<ToCoordinator> {
         self.out.pop_front()

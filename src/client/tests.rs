@@ -1,0 +1,331 @@
+//! The client on virtual lanes and a clock that stands until it is told: what no real network shows
+//! on demand.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
+use tokio::sync::{mpsc, watch};
+
+use super::connector::{Boxed, Clock, Closed, Connector, Lane, Link};
+use super::*;
+use crate::types::{Slot, Token};
+use crate::wire::{
+    Answer, ClockPong, CloseCode, Extensions, FrameReader, ToAgent, ToCoordinator, Verdict, Welcome,
+    WireLimits,
+};
+
+/// A clock that is moved by hand.
+#[derive(Clone, Debug)]
+struct Hand {
+    origin: Instant,
+    since: watch::Sender<Duration>,
+}
+
+impl Hand {
+    fn new() -> Self {
+        Hand { origin: Instant::now(), since: watch::Sender::new(Duration::ZERO) }
+    }
+
+    fn forward(&self, by: Duration) {
+        self.since.send_modify(|since| *since += by);
+    }
+
+    /// Moves on, but wakes nobody: as after a process was stopped, before any of its tasks has run.
+    fn forward_unnoticed(&self, by: Duration) {
+        self.since.send_if_modified(|since| {
+            *since += by;
+            false
+        });
+    }
+
+    /// The coordinator's clock, 100 s ahead of the agent's.
+    fn coordinator(&self) -> Time {
+        let since = u64::try_from(self.since.borrow().as_micros()).unwrap();
+        Time::from_us(100_000_000 + since)
+    }
+}
+
+impl Clock for Hand {
+    fn now(&self) -> Instant {
+        self.origin + *self.since.borrow()
+    }
+
+    fn sleep_until(&self, at: Instant) -> Boxed<'static, ()> {
+        let (origin, mut since) = (self.origin, self.since.subscribe());
+        Box::pin(async move {
+            if since.wait_for(|since| origin + *since >= at).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        })
+    }
+}
+
+/// A connection whose other end is in the test.
+struct Pipe {
+    lanes: mpsc::UnboundedSender<DuplexStream>,
+    closed: watch::Sender<Option<Closed>>,
+}
+
+impl Link for Pipe {
+    fn open_lane(&self) -> Boxed<'_, Result<Lane, Closed>> {
+        let (here, there) = tokio::io::duplex(1 << 16);
+        let open = self.lanes.send(there).is_ok();
+        let (reader, writer) = tokio::io::split(here);
+        let lost = Closed { code: None, why: "gone".into() };
+        let lane = Lane { reader: Box::new(reader), writer: Box::new(writer) };
+        Box::pin(async move { open.then_some(lane).ok_or(lost) })
+    }
+
+    fn close(&self, _: CloseCode, why: &str) {
+        self.closed.send_replace(Some(Closed { code: None, why: why.into() }));
+    }
+
+    fn closed(&self) -> Boxed<'_, Closed> {
+        let mut closed = self.closed.subscribe();
+        Box::pin(async move {
+            match closed.wait_for(Option::is_some).await.map(|closed| closed.clone()) {
+                Ok(Some(closed)) => closed,
+                _ => std::future::pending().await,
+            }
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Pipes {
+    clock: Hand,
+    peers: mpsc::UnboundedSender<Peer>,
+}
+
+impl Connector for Pipes {
+    fn connect(&self) -> Boxed<'_, Result<Arc<dyn Link>, ConnectError>> {
+        let (lanes, opened) = mpsc::unbounded_channel();
+        let closed = watch::Sender::new(None);
+        let peer = Peer {
+            lanes: opened,
+            lane: None,
+            frames: FrameReader::new(),
+            clock: self.clock.clone(),
+            closed: closed.clone(),
+        };
+        self.peers.send(peer).unwrap();
+        Box::pin(async move { Ok(Arc::new(Pipe { lanes, closed }) as Arc<dyn Link>) })
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::new(self.clock.clone())
+    }
+}
+
+/// The coordinator's end, scripted by the test.
+#[derive(Debug)]
+struct Peer {
+    lanes: mpsc::UnboundedReceiver<DuplexStream>,
+    lane: Option<(ReadHalf<DuplexStream>, WriteHalf<DuplexStream>)>,
+    frames: FrameReader,
+    clock: Hand,
+    closed: watch::Sender<Option<Closed>>,
+}
+
+impl Peer {
+    async fn send(&mut self, message: impl Into<ToAgent>) {
+        let mut bytes = Vec::new();
+        message.into().encode(&mut bytes).unwrap();
+        self.lane.as_mut().unwrap().1.write_all(&bytes).await.unwrap();
+    }
+
+    /// The next message; pings are answered on the way.
+    async fn receive(&mut self) -> ToCoordinator {
+        if self.lane.is_none() {
+            self.lane = Some(tokio::io::split(self.lanes.recv().await.unwrap()));
+        }
+        loop {
+            match self.frames.next_frame().unwrap().map(|frame| ToCoordinator::decode(frame).unwrap()) {
+                Some(ToCoordinator::ClockPing(ping)) => {
+                    let coordinator = self.clock.coordinator();
+                    self.send(ClockPong { seq: ping.seq, client_us: ping.client_us, coordinator }).await;
+                }
+                Some(message) => return message,
+                None => {
+                    let mut chunk = [0; 1024];
+                    let read = self.lane.as_mut().unwrap().0.read(&mut chunk).await.unwrap();
+                    assert!(read > 0, "the client ended the lane");
+                    self.frames.push(&chunk[..read]);
+                }
+            }
+        }
+    }
+
+    async fn welcome(&mut self) {
+        let ToCoordinator::Hello(hello) = self.receive().await else { panic!("a hello") };
+        let limits = WireLimits { frame_bytes: 65_536, batch: 256, lanes: 8, undecided: 8 };
+        self.send(Welcome {
+            version: 1,
+            name: hello.name.unwrap(),
+            label: hello.label,
+            session: 1,
+            resumed: false,
+            state: 1,
+            slot_length: Micros::from_ms(10),
+            min_lead: Micros::ZERO,
+            horizon: Micros::from_secs(86_400),
+            slot: Slot::new(1),
+            now: self.clock.coordinator(),
+            limits,
+            software: String::new(),
+            extensions: Extensions::NONE,
+        })
+        .await;
+    }
+
+    async fn answer(&mut self, request: u64, id: u64, verdict: Verdict) {
+        let at = self.clock.coordinator();
+        let (id, slot) = (IntentId::new(id), Slot::of(at, Micros::from_ms(10)));
+        let extensions = Extensions::NONE;
+        self.send(Answer { request, id, slot, at, repeat: false, verdict, extensions }).await;
+    }
+
+    /// Takes the next declaration and grants it for `span` from now on.
+    async fn grant(&mut self, token: u64, span: Micros) -> u64 {
+        let ToCoordinator::Declare(declare) = self.receive().await else { panic!("a declaration") };
+        let (request, id) = (declare.batch[0].request, declare.batch[0].intent.id);
+        let start = self.clock.coordinator();
+        let verdict = Verdict::Granted { start, end: start.after(span), token: Token::new(token) };
+        self.answer(request, id, verdict).await;
+        id
+    }
+}
+
+async fn up() -> (Client, Peer, Hand) {
+    let clock = Hand::new();
+    let (peers, mut come) = mpsc::unbounded_channel();
+    let connector = Pipes { clock: clock.clone(), peers };
+    let connecting = Client::builder().name("car-7").connect_by(&connector);
+    let welcoming = async {
+        let mut peer = come.recv().await.unwrap();
+        peer.welcome().await;
+        peer
+    };
+    let (client, peer) = tokio::join!(connecting, welcoming);
+    (client.unwrap(), peer, clock)
+}
+
+fn dock() -> Intent {
+    Intent::asap().claim(path("dock").unwrap().exclusive(), secs(1))
+}
+
+async fn granted(client: &Client, peer: &mut Peer, intent: Intent) -> Grant {
+    let (outcome, _) = tokio::join!(client.declare(intent), peer.grant(9, Micros::from_secs(1)));
+    match outcome {
+        Ok(Outcome::Granted(grant)) => grant,
+        other => panic!("granted, not {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_was_stopped_past_its_lease_finds_it_lost_before_it_acts() {
+    let (client, mut peer, clock) = up().await;
+    let grant = granted(&client, &mut peer, dock().lease()).await;
+    assert_eq!(grant.check(), Ok(()));
+    clock.forward_unnoticed(secs(2));
+    assert_eq!(grant.check(), Err(Lost::Ended), "though no timer has run");
+    assert_eq!(grant.guarded(async { panic!("it must not act") }).await, Err::<(), _>(Lost::Ended));
+}
+
+#[tokio::test]
+async fn a_grant_is_lost_by_its_own_timer_while_the_coordinator_says_nothing() {
+    let (client, mut peer, clock) = up().await;
+    let grant = granted(&client, &mut peer, dock().lease()).await;
+    let mut news = client.events();
+    let lost = tokio::spawn(grant.lost());
+    clock.forward(millis(400));
+    assert!(matches!(peer.receive().await, ToCoordinator::Renew(_)), "asked, and never answered");
+    clock.forward(millis(590));
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!lost.is_finished());
+    clock.forward(millis(10));
+    assert_eq!(lost.await.unwrap(), Lost::Ended);
+    assert!(matches!(news.next().await, Some(Event::Expired { .. })));
+    loop {
+        // More renewals may have been asked for on the way.
+        match peer.receive().await {
+            ToCoordinator::Renew(_) => {}
+            ToCoordinator::Release(release) => break assert_eq!(release.id, grant.id()),
+            other => panic!("a release, not {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_grant_in_hand_outlives_its_connection_and_its_declarations_become_unknown() {
+    let (client, mut peer, clock) = up().await;
+    let grant = granted(&client, &mut peer, dock()).await;
+    let mut news = client.events();
+    let open = tokio::spawn({
+        let client = client.clone();
+        async move { client.declare(dock().id(5)).await.map(|_| ()) }
+    });
+    assert!(matches!(peer.receive().await, ToCoordinator::Declare(_)));
+    peer.closed.send_replace(Some(Closed { code: None, why: "cable cut".into() }));
+    assert_eq!(open.await.unwrap(), Err(DeclareError::Unknown { id: IntentId::new(5) }));
+    assert_eq!(news.next().await, Some(Event::Disconnected { why: "cable cut".into() }));
+    assert_eq!(grant.check(), Ok(()));
+    clock.forward(secs(1));
+    assert_eq!(grant.lost().await, Lost::Ended);
+}
+
+#[tokio::test]
+async fn the_release_of_an_older_grant_leaves_a_newer_one_of_the_same_id_alone() {
+    let (client, mut peer, clock) = up().await;
+    let mut news = client.events();
+    let older = granted(&client, &mut peer, dock().id(5)).await;
+    clock.forward(secs(1));
+    assert!(matches!(news.next().await, Some(Event::Expired { .. })));
+    let newer = granted(&client, &mut peer, dock().id(5)).await;
+    assert_eq!(older.release().await, Ok(Released::AlreadyEnded(Some(Lost::Ended))));
+    assert_eq!(newer.check(), Ok(()));
+}
+
+#[tokio::test]
+async fn an_agents_wrong_clock_does_not_matter() {
+    let (client, mut peer, clock) = up().await;
+    let here = Clock::now(&clock);
+    let declaring = client.declare(Intent::at(here + secs(3)).claim(path("dock").unwrap().shared(), secs(1)));
+    let asking = async {
+        let ToCoordinator::Declare(declare) = peer.receive().await else { panic!("a declaration") };
+        declare.batch[0].intent.start
+    };
+    tokio::select! {
+        biased;
+        start = asking => {
+            let wanted = clock.coordinator().after(Micros::from_secs(3)).as_us();
+            assert!(start.unwrap().abs_diff(wanted) <= 1_000, "in the coordinator's time");
+        }
+        _ = declaring => panic!("it was not answered"),
+    }
+}
+
+#[tokio::test]
+async fn a_coordinator_that_breaks_the_protocol_is_left() {
+    let (client, mut peer, _) = up().await;
+    let mut news = client.events();
+    peer.lane.as_mut().unwrap().1.write_all(&[0xff; 4]).await.unwrap();
+    match news.next().await {
+        Some(Event::Disconnected { why }) => assert!(why.contains("broke the protocol"), "{why}"),
+        other => panic!("disconnected, not {other:?}"),
+    }
+    assert!(!client.is_connected());
+}
+
+#[tokio::test]
+async fn what_was_said_before_it_left_still_goes_out_and_then_goodbye() {
+    let (client, mut peer, _) = up().await;
+    let grant = granted(&client, &mut peer, dock()).await;
+    let id = grant.id();
+    drop((grant, client));
+    assert!(matches!(peer.receive().await, ToCoordinator::Release(release) if release.id == id));
+    assert!(matches!(peer.receive().await, ToCoordinator::Bye(_)));
+}
