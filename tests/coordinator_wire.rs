@@ -494,6 +494,15 @@ async fn a_stop_decides_the_open_slot_takes_nothing_new_and_tells_everybody() {
     assert!(soon(rig.running).await.unwrap().is_ok());
 }
 
+#[tokio::test]
+async fn a_coordinator_that_is_dropped_lets_go_of_its_connections() {
+    let rig = Rig::new();
+    let (peer, _lane) = rig.agent("car-7").await;
+    rig.running.abort();
+    assert!(soon(rig.running).await.unwrap_err().is_cancelled());
+    soon(peer.connection.closed()).await;
+}
+
 #[derive(Debug)]
 struct Panics;
 

@@ -45,14 +45,16 @@ pub(super) async fn serve(server: Arc<Server>, incoming: Incoming) {
     let peer =
         Peer { server, id, outbox, connection, long_frames: Arc::new(Semaphore::new(limits::LONG_FRAMES)) };
     let departures = peer.server.departures.clone();
-    let writer = tokio::spawn(write_out(Arc::clone(&peer.outbox), peer.connection.clone(), departures));
+    // In a set, so that it ends with this task wherever that is dropped.
+    let mut writer = JoinSet::new();
+    writer.spawn(write_out(Arc::clone(&peer.outbox), peer.connection.clone(), departures));
     if let Err(LaneError::Broken { code, reason }) = peer.converse().await {
         tracing::debug!(peer = %peer.connection.remote_address(), code = code.as_str(), reason, "connection closed");
         peer.outbox.close(code, &reason);
     }
     peer.server.hub.disconnected(id);
     // It closes the connection, or has seen it end.
-    let _ = writer.await;
+    writer.join_next().await;
 }
 
 /// The other end of a connection.
