@@ -91,8 +91,9 @@ pub(super) struct Record {
     pub(super) undecided: Option<Undecided>,
     pub(super) grant: Option<Token>,
     pub(super) ended: Option<Ended>,
-    /// Its part of the state digest, as of the last slot.
+    /// Its part of the state digest, as of the last slot, and whether it has changed since.
     hash: Option<u128>,
+    is_touched: bool,
 }
 
 impl Record {
@@ -114,11 +115,20 @@ pub(super) struct Book {
     undecided: BTreeSet<IntentKey>,
     /// Ended intents in the order in which they ended, with that time.
     ended: VecDeque<(Time, IntentKey)>,
-    /// Ids whose records changed in this slot.
-    touched: BTreeSet<IntentKey>,
+    /// Ids whose records changed in this slot, in no order that matters.
+    touched: Vec<IntentKey>,
 }
 
 impl Book {
+    /// The id's record, to be changed; a blank one that stays so is dropped at the end of the slot.
+    fn touch(&mut self, key: &IntentKey) -> &mut Record {
+        let record = self.records.entry(key.clone()).or_default();
+        if !std::mem::replace(&mut record.is_touched, true) {
+            self.touched.push(key.clone());
+        }
+        record
+    }
+
     pub(super) fn record(&self, key: &IntentKey) -> Option<&Record> {
         self.records.get(key)
     }
@@ -146,8 +156,7 @@ impl Book {
     }
 
     pub(super) fn undecided_mut(&mut self, key: &IntentKey) -> Option<&mut Undecided> {
-        self.touched.insert(key.clone());
-        self.records.get_mut(key)?.undecided.as_mut()
+        self.touch(key).undecided.as_mut()
     }
 
     /// Every undecided intent, by key.
@@ -174,8 +183,7 @@ impl Book {
 
     /// What the id stands for by its content is `undecided` from here on; a grant beside it stays.
     pub(super) fn set_undecided(&mut self, key: &IntentKey, undecided: Undecided) {
-        self.touched.insert(key.clone());
-        let record = self.records.entry(key.clone()).or_default();
+        let record = self.touch(key);
         if undecided.revises.is_none() {
             record.ended = None;
         }
@@ -185,14 +193,12 @@ impl Book {
 
     pub(super) fn take_undecided(&mut self, key: &IntentKey) -> Option<Undecided> {
         self.undecided.remove(key);
-        self.touched.insert(key.clone());
-        self.records.get_mut(key)?.undecided.take()
+        self.touch(key).undecided.take()
     }
 
     /// The id stands for this grant from here on.
     pub(super) fn set_grant(&mut self, grant: Grant) {
-        self.touched.insert(grant.key.clone());
-        let record = self.records.entry(grant.key.clone()).or_default();
+        let record = self.touch(&grant.key);
         record.grant = Some(grant.token);
         record.ended = None;
         self.by_end.insert((grant.end, grant.token));
@@ -208,10 +214,8 @@ impl Book {
     pub(super) fn take_grant(&mut self, token: Token) -> Option<Grant> {
         let grant = self.grants.remove(&token)?;
         self.by_end.remove(&(grant.end, token));
-        self.touched.insert(grant.key.clone());
-        if let Some(record) = self.records.get_mut(&grant.key) {
-            record.grant = record.grant.filter(|current| *current != token);
-        }
+        let record = self.touch(&grant.key);
+        record.grant = record.grant.filter(|current| *current != token);
         let of_agent = self.by_agent.get_mut(&grant.key.agent);
         if of_agent.is_some_and(|held| held.remove(&(grant.held_from(), token)) && held.is_empty()) {
             self.by_agent.remove(&grant.key.agent);
@@ -232,12 +236,12 @@ impl Book {
     }
 
     pub(super) fn set_end(&mut self, token: Token, end: Time) {
-        if let Some(grant) = self.grants.get_mut(&token) {
-            self.touched.insert(grant.key.clone());
-            self.by_end.remove(&(grant.end, token));
-            grant.end = end;
-            self.by_end.insert((end, token));
-        }
+        let Some(grant) = self.grants.get_mut(&token) else { return };
+        self.by_end.remove(&(grant.end, token));
+        grant.end = end;
+        self.by_end.insert((end, token));
+        let key = grant.key.clone();
+        self.touch(&key);
     }
 
     /// A message found the id's grant ended: the id stands for what has ended, until the grant
@@ -256,15 +260,13 @@ impl Book {
 
     /// Remembers what the id stood for and its last line.
     pub(super) fn remember(&mut self, key: &IntentKey, ended: Ended) {
-        self.touched.insert(key.clone());
         self.ended.push_back((ended.at, key.clone()));
-        self.records.entry(key.clone()).or_default().ended = Some(ended);
+        self.touch(key).ended = Some(ended);
     }
 
     /// The last line of an intent that has ended and was still to be told of it.
     pub(super) fn set_ended_line(&mut self, key: &IntentKey, line: Verdict) {
-        self.touched.insert(key.clone());
-        if let Some(ended) = self.records.get_mut(key).and_then(|record| record.ended.as_mut()) {
+        if let Some(ended) = self.touch(key).ended.as_mut() {
             ended.line = Some(line);
         }
     }
@@ -282,9 +284,8 @@ impl Book {
                 return;
             }
             let Some((at, key)) = self.ended.pop_front() else { return };
-            let Some(record) = self.records.get_mut(&key) else { continue };
+            let record = self.touch(&key);
             record.ended = record.ended.take().filter(|ended| ended.at != at);
-            self.touched.insert(key);
         }
     }
 
@@ -296,6 +297,7 @@ impl Book {
             let hash = (!record.is_blank()).then(|| hash_of(&key, record, grant, ledger));
             digest.replace(record.hash, hash);
             record.hash = hash;
+            record.is_touched = false;
             if record.is_blank() {
                 self.records.remove(&key);
             }

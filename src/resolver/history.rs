@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::digest::{Item, ItemHasher, StateDigest};
+use super::nodes::{NodeId, Nodes};
 use crate::limits;
 use crate::types::{Agent, Claim, FixedMap, IntentKey, Micros, Mode, Path, Target, Time, Window};
 
@@ -38,24 +39,34 @@ impl LatestTwo {
 /// Below twice this many agents nobody is forgotten early.
 const AGENTS_KEPT_ANYWAY: usize = 512;
 
+/// What is remembered of ended windows on and below a path.
 #[derive(Clone, Debug, Default)]
-struct Node {
+struct EndedHere {
+    /// On the path itself.
     own: LatestTwo,
+    /// Of regions in the frame that the path names, which are just below it.
+    regions: LatestTwo,
+    /// Anywhere below, regions of the frame included.
     below: LatestTwo,
     last_end: Time,
-    /// Its part of the state digest, as of the last slot.
+    /// Whether it waits to be forgotten, and whether something has ended here since it began to.
+    is_queued: bool,
+    is_fresh: bool,
+    /// Its part of the state digest, as of the last slot, and whether it has changed since.
     hash: Option<u128>,
+    is_touched: bool,
 }
 
 /// The latest ends of writers' windows, by target.
 #[derive(Debug, Default)]
 pub(super) struct EndedWindows {
-    nodes: FixedMap<Path, Node>,
-    by_end: BTreeSet<(Time, Path)>,
+    nodes: Nodes<EndedHere>,
+    /// Every node, the longest without a new end at the front, give or take one round.
+    queue: VecDeque<NodeId>,
     /// A reading from before this may have missed a window that was forgotten.
     forgotten: Time,
     /// Nodes that changed in this slot.
-    touched: BTreeSet<Path>,
+    touched: Vec<NodeId>,
     /// The hashes of nodes that were forgotten in this slot.
     dropped: Vec<Option<u128>>,
 }
@@ -66,56 +77,75 @@ impl EndedWindows {
         if claim.mode == Mode::Shared {
             return;
         }
-        let path = claim.target.path();
+        let leaf = self.nodes.enter(claim.target.path());
         let is_region = matches!(claim.target, Target::Region(_));
-        for text in path.lineage() {
-            let is_own = text.len() == path.as_str().len() && !is_region;
-            self.note_at(text, key, window.end(), is_own);
+        let mut next = Some(leaf);
+        while let Some(id) = next {
+            next = self.nodes.parent(id);
+            let Some(here) = self.nodes.value_mut(id) else { continue };
+            here.last_end = here.last_end.max(window.end());
+            here.is_fresh = true;
+            if id != leaf || is_region {
+                here.below.note(window.end(), key);
+            }
+            if id == leaf {
+                if is_region { &mut here.regions } else { &mut here.own }.note(window.end(), key);
+                if !std::mem::replace(&mut here.is_touched, true) {
+                    self.touched.push(id);
+                }
+            }
+            if !std::mem::replace(&mut here.is_queued, true) {
+                // The queue needs the node from here on.
+                self.queue.push_back(id);
+                if id != leaf {
+                    self.nodes.need(id);
+                }
+            } else if id == leaf {
+                self.nodes.leave(id);
+            }
         }
-        while self.nodes.len() > limits::ENDED_TARGETS {
-            let Some((end, path)) = self.by_end.pop_first() else { break };
-            self.dropped.extend(self.nodes.remove(&path).map(|node| node.hash));
-            self.forgotten = self.forgotten.max(end);
-        }
+        while self.nodes.len() > limits::ENDED_TARGETS && self.forget_one() {}
     }
 
-    fn note_at(&mut self, text: &str, key: &IntentKey, end: Time, is_own: bool) {
-        if !self.nodes.contains_key(text) {
-            self.nodes.extend(Path::new(text).map(|path| (path, Node::default())));
+    /// Forgets the node at the front of the queue that nobody ended anything on for the longest; one
+    /// with newer ends, or with others below it, gets another round.
+    fn forget_one(&mut self) -> bool {
+        for _ in 0..=2 * self.queue.len() {
+            let Some(id) = self.queue.pop_front() else { return false };
+            let is_last = self.nodes.is_needed_once(id);
+            let Some(here) = self.nodes.value_mut(id) else { return false };
+            if std::mem::replace(&mut here.is_fresh, false) || !is_last {
+                self.queue.push_back(id);
+                continue;
+            }
+            self.forgotten = self.forgotten.max(here.last_end);
+            self.dropped.push(here.hash);
+            self.nodes.leave(id);
+            return true;
         }
-        let (Some(node), Some(path)) = (self.nodes.get_mut(text), Path::new(text)) else { return };
-        if is_own { &mut node.own } else { &mut node.below }.note(end, key);
-        self.by_end.remove(&(node.last_end, path.clone()));
-        node.last_end = node.last_end.max(end);
-        self.by_end.insert((node.last_end, path.clone()));
-        self.touched.insert(path);
+        false
     }
 
     /// The latest end after `as_of` of a window of another than `key` on a path related to `path`.
     pub(super) fn latest_end(&self, path: &Path, key: &IntentKey, as_of: Time) -> Option<Time> {
-        let own = path.lineage().filter_map(|text| self.nodes.get(text)).map(|node| &node.own);
-        let below = self.nodes.get(path).map(|node| &node.below);
-        let ends = own.chain(below).filter_map(|two| two.of_another_than(key));
+        let lineage = self.nodes.find_lineage(path).filter_map(|id| self.nodes.value(id));
+        let own = lineage.map(|here| &here.own);
+        let below = self.nodes.find(path.as_str()).and_then(|id| self.nodes.value(id));
+        let ends = own.chain(below.map(|here| &here.below)).filter_map(|two| two.of_another_than(key));
         ends.filter(|end| *end > as_of).max()
     }
 
-    /// Takes what changed in this slot into the state digest.
+    /// Takes what changed in this slot into the state digest. What is known below a path follows from
+    /// the paths below it.
     pub(super) fn settle(&mut self, digest: &mut StateDigest) {
         self.dropped.drain(..).for_each(|hash| digest.replace(hash, None));
-        for path in std::mem::take(&mut self.touched) {
-            let Some(node) = self.nodes.get_mut(&path) else { continue };
-            let mut hasher = ItemHasher::new(Item::EndedWindows);
-            hasher.text(path.as_str());
-            let both = [&node.own, &node.below];
-            both.iter().flat_map(|two| [&two.first, &two.second]).for_each(|end| {
-                hasher.option(end.as_ref(), |hasher, (end, key)| {
-                    hasher.time(*end);
-                    hasher.key(key);
-                });
-            });
-            let hash = Some(hasher.finish());
-            digest.replace(node.hash, hash);
-            node.hash = hash;
+        for id in std::mem::take(&mut self.touched) {
+            let Some(path) = self.nodes.path(id).cloned() else { continue };
+            let Some(here) = self.nodes.value_mut(id).filter(|here| here.is_touched) else { continue };
+            let hash = Some(hash_of_ends(&path, here));
+            digest.replace(here.hash, hash);
+            here.hash = hash;
+            here.is_touched = false;
         }
     }
 
@@ -123,6 +153,18 @@ impl EndedWindows {
     pub(super) fn forgotten(&self) -> Time {
         self.forgotten
     }
+}
+
+fn hash_of_ends(path: &Path, here: &EndedHere) -> u128 {
+    let mut hasher = ItemHasher::new(Item::EndedWindows);
+    hasher.text(path.as_str());
+    for end in [&here.own.first, &here.own.second, &here.regions.first, &here.regions.second] {
+        hasher.option(end.as_ref(), |hasher, (end, key)| {
+            hasher.time(*end);
+            hasher.key(key);
+        });
+    }
+    hasher.finish()
 }
 
 /// What one agent held.

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::nodes::{NodeId, Nodes};
 use super::settings::Settings;
 use crate::limits;
 use crate::space::geometry;
@@ -75,10 +76,12 @@ impl Group {
     }
 }
 
-/// A group, and which of its windows stand in the indexes, one bit a claim.
+/// A group, the node of each of its claims, and which of its windows stand in the indexes, one bit a
+/// claim.
 #[derive(Debug)]
 struct Entry {
     group: Group,
+    nodes: Vec<NodeId>,
     laid: u64,
 }
 
@@ -87,6 +90,9 @@ const _: () = assert!(limits::EXPECTS <= limits::CLAIMS, "readings are held as c
 
 /// The three modes as rows of an index.
 const MODES: usize = 3;
+
+/// Room for the sets that a claim of common depth is held against; more are fine.
+const SETS_MOSTLY: usize = 16;
 
 fn row(mode: Mode) -> usize {
     match mode {
@@ -114,12 +120,6 @@ struct Node {
     below: [WindowSet<()>; MODES],
     /// Regions in the frame that the node names.
     regions: RegionSet<()>,
-}
-
-impl Node {
-    fn is_empty(&self) -> bool {
-        self.regions.is_empty() && self.own.iter().chain(&self.below).all(WindowSet::is_empty)
-    }
 }
 
 /// One window of the ledger: a group and the index of one of its claims.
@@ -154,7 +154,7 @@ pub(super) struct Lifted {
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     entries: FixedMap<GroupId, Entry>,
-    nodes: FixedMap<Path, Node>,
+    nodes: Nodes<Node>,
     /// The sum of units in use over time, for each path with a capacity. What revisions left is not
     /// in it: beside the new version of the same intent only the larger counts.
     pools: FixedMap<Path, Profile>,
@@ -167,7 +167,8 @@ impl Ledger {
     /// Adds a group with all its windows.
     pub(super) fn add(&mut self, group: Group) -> GroupId {
         self.last_group += 1;
-        self.entries.insert(self.last_group, Entry { group, laid: 0 });
+        let nodes = group.claims.iter().map(|claim| self.nodes.enter(claim.target.path())).collect();
+        self.entries.insert(self.last_group, Entry { group, nodes, laid: 0 });
         self.lay(self.last_group, |_| true);
         self.last_group
     }
@@ -175,7 +176,9 @@ impl Ledger {
     /// Takes a group out for good. Its windows may have been lifted before.
     pub(super) fn remove(&mut self, id: GroupId) -> Option<Group> {
         self.lift(id, |_| true);
-        self.entries.remove(&id).map(|entry| entry.group)
+        let Entry { group, nodes, .. } = self.entries.remove(&id)?;
+        nodes.into_iter().for_each(|node| self.nodes.leave(node));
+        Some(group)
     }
 
     pub(super) fn group(&self, id: GroupId) -> Option<&Group> {
@@ -216,14 +219,21 @@ impl Ledger {
     /// Lifts or lays the windows that `bits` names, and says which of them it did that to.
     fn toggle_bits(&mut self, id: GroupId, bits: u64, lifts: bool) -> u64 {
         let Some(entry) = self.entries.get_mut(&id) else { return 0 };
-        let Entry { group, laid } = entry;
+        let Entry { group, nodes, laid } = entry;
         let bits = if lifts { bits & *laid } else { bits & !*laid };
         *laid ^= bits;
         for claim in (0..group.claims.len()).filter(|claim| bits >> claim & 1 == 1) {
             let (declared, window) = (&group.claims[claim], group.windows[claim]);
             let key = Place { group: id, claim }.to_key();
             let tolerance = group.tolerances[claim];
-            toggle_window(&mut self.nodes, declared, window, key, (!lifts).then_some(tolerance));
+            toggle_window(
+                &mut self.nodes,
+                nodes[claim],
+                declared,
+                window,
+                key,
+                (!lifts).then_some(tolerance),
+            );
             let Mode::Units(units) = declared.mode else { continue };
             if matches!(group.kind, Kind::Left(_)) {
                 self.left_units = if lifts { self.left_units - 1 } else { self.left_units + 1 };
@@ -318,7 +328,7 @@ impl Ledger {
             set.for_each_overlapping(range, |it| f(Place::of_key(it.key)));
         }
         if let Target::Region(region) = target
-            && let Some(node) = self.nodes.get(&region.frame)
+            && let Some(node) = self.node(&region.frame)
         {
             node.regions.for_each_candidate(&region.shape, range, |it| f(Place::of_key(it.key)));
         }
@@ -326,7 +336,7 @@ impl Ledger {
 
     /// Calls `f` with each window of units, on `pool` or below it, that overlaps `range`.
     pub(super) fn scan_units(&self, pool: &Path, range: Window, mut f: impl FnMut(Place)) {
-        if let Some(node) = self.nodes.get(pool) {
+        if let Some(node) = self.node(pool) {
             let units = row(Mode::Units(1));
             node.own[units].for_each_overlapping(range, |it| f(Place::of_key(it.key)));
             node.below[units].for_each_overlapping(range, |it| f(Place::of_key(it.key)));
@@ -337,14 +347,14 @@ impl Ledger {
     /// frame, whose shapes decide, stand apart.
     fn sets_against(&self, target: &Target, mode: Mode) -> Vec<&WindowSet<()>> {
         let path = target.path();
-        let mut sets = Vec::new();
-        for text in path.lineage() {
-            let Some(node) = self.nodes.get(text) else { continue };
-            let rows = rows_against(mode).iter();
-            sets.extend(rows.clone().map(|row| &node.own[*row]));
-            let is_last = text.len() == path.as_str().len();
-            if is_last && matches!(target, Target::Path(_)) {
-                sets.extend(rows.map(|row| &node.below[*row]));
+        let rows = rows_against(mode);
+        let mut sets = Vec::with_capacity(SETS_MOSTLY);
+        let mut depth = 0;
+        for node in self.nodes.find_lineage(path).filter_map(|id| self.nodes.value(id)) {
+            sets.extend(rows.iter().map(|row| &node.own[*row]));
+            depth += 1;
+            if depth == path.depth() && matches!(target, Target::Path(_)) {
+                sets.extend(rows.iter().map(|row| &node.below[*row]));
             }
         }
         sets.retain(|set| !set.is_empty());
@@ -361,7 +371,7 @@ impl Ledger {
         from: Time,
         last: Time,
     ) -> Option<Time> {
-        let Some(node) = self.nodes.get(&region.frame) else { return Some(from) };
+        let Some(node) = self.node(&region.frame) else { return Some(from) };
         let mut at = from;
         while at <= last {
             let window = Window::new(at, at.after(claim.duration))?;
@@ -384,6 +394,10 @@ impl Ledger {
         None
     }
 
+    fn node(&self, path: &Path) -> Option<&Node> {
+        self.nodes.value(self.nodes.find(path.as_str())?)
+    }
+
     fn claim_at(&self, place: Place) -> Option<(&Claim, Micros)> {
         let group = self.group(place.group)?;
         Some((group.claims.get(place.claim)?, *group.tolerances.get(place.claim)?))
@@ -396,28 +410,25 @@ const ALL_TIME: Window = match Window::new(Time::ZERO, Time::MAX) {
     None => unreachable!(),
 };
 
-/// Puts a window of `claim` into each set in which it stands, or takes it out where there is no
-/// tolerance, making nodes as needed and dropping those that are left empty.
+/// Puts a window of `claim`, whose node is `leaf`, into each set in which it stands, or takes it out
+/// where there is no tolerance.
 fn toggle_window(
-    nodes: &mut FixedMap<Path, Node>,
+    nodes: &mut Nodes<Node>,
+    leaf: NodeId,
     claim: &Claim,
     window: Window,
     key: u64,
     tolerance: Option<Micros>,
 ) {
-    let (path, row) = (claim.target.path(), row(claim.mode));
-    for text in path.lineage() {
-        let is_last = text.len() == path.as_str().len();
-        if !nodes.contains_key(text) {
-            let made = if is_last { Some(path.clone()) } else { Path::new(text) };
-            nodes.extend(made.map(|made| (made, Node::default())));
-        }
-        let Some(node) = nodes.get_mut(text) else { continue };
+    let row = row(claim.mode);
+    let mut next = Some(leaf);
+    while let Some(id) = next {
+        let Some(node) = nodes.value_mut(id) else { return };
         let region = match &claim.target {
-            Target::Region(region) if is_last => Some(region),
+            Target::Region(region) if id == leaf => Some(region),
             _ => None,
         };
-        let set = if is_last && region.is_none() { &mut node.own[row] } else { &mut node.below[row] };
+        let set = if id == leaf && region.is_none() { &mut node.own[row] } else { &mut node.below[row] };
         match tolerance {
             Some(tolerance) => {
                 set.insert(window, key, tolerance, ());
@@ -426,11 +437,9 @@ fn toggle_window(
             None => {
                 set.remove(window, key);
                 region.inspect(|region| _ = node.regions.remove(&region.shape, window, key));
-                if node.is_empty() {
-                    nodes.remove(text);
-                }
             }
         }
+        next = nodes.parent(id);
     }
 }
 

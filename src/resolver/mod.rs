@@ -19,6 +19,7 @@ mod fit;
 mod history;
 pub mod invariants;
 mod ledger;
+mod nodes;
 mod outcome;
 mod placement;
 mod preemption;

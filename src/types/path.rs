@@ -35,7 +35,12 @@ impl Path {
     /// The path itself and its ancestors, from the top down, as text.
     pub fn lineage(&self) -> impl DoubleEndedIterator<Item = &str> + '_ {
         let ends = self.0.match_indices('/').map(|(at, _)| at).chain([self.0.len()]);
-        ends.map(|end| &self.0[..end]).collect::<Vec<_>>().into_iter()
+        ends.map(|end| &self.0[..end])
+    }
+
+    /// The path one segment shorter; none above a path of one segment.
+    pub fn parent(&self) -> Option<Path> {
+        self.0.rfind('/').map(|end| Path(self.0[..end].into()))
     }
 
     /// Whether this path is `other` or one of its ancestors.

@@ -1,0 +1,119 @@
+//! The tree of paths as numbered nodes: a path is looked up once, and its ancestors are reached by
+//! number from there on.
+
+use crate::types::{FixedMap, Path};
+
+/// A node's number. It is used again once its node is gone.
+pub(super) type NodeId = u32;
+
+#[derive(Debug)]
+struct Node<T> {
+    path: Path,
+    parent: Option<NodeId>,
+    /// Who needs the node: its children and those who entered it.
+    needed_by: usize,
+    value: T,
+}
+
+/// Nodes of the tree of paths, each with a value; a node is there as long as somebody needs it.
+#[derive(Debug, Default)]
+pub(super) struct Nodes<T> {
+    by_path: FixedMap<Path, NodeId>,
+    nodes: Vec<Option<Node<T>>>,
+    free: Vec<NodeId>,
+}
+
+impl<T: Default> Nodes<T> {
+    pub(super) fn len(&self) -> usize {
+        self.by_path.len()
+    }
+
+    /// The number of a node that is there.
+    pub(super) fn find(&self, path: &str) -> Option<NodeId> {
+        self.by_path.get(path).copied()
+    }
+
+    /// The numbers of those of the path's ancestors and itself that are there, from the top down.
+    pub(super) fn find_lineage(&self, path: &Path) -> impl Iterator<Item = NodeId> {
+        // An ancestor is there wherever a node below it is.
+        path.lineage().map_while(|text| self.find(text))
+    }
+
+    pub(super) fn value(&self, id: NodeId) -> Option<&T> {
+        self.node(id).map(|node| &node.value)
+    }
+
+    pub(super) fn value_mut(&mut self, id: NodeId) -> Option<&mut T> {
+        self.node_mut(id).map(|node| &mut node.value)
+    }
+
+    pub(super) fn path(&self, id: NodeId) -> Option<&Path> {
+        self.node(id).map(|node| &node.path)
+    }
+
+    pub(super) fn parent(&self, id: NodeId) -> Option<NodeId> {
+        self.node(id)?.parent
+    }
+
+    /// Whether nobody needs the node but one who entered it.
+    pub(super) fn is_needed_once(&self, id: NodeId) -> bool {
+        self.node(id).is_some_and(|node| node.needed_by == 1)
+    }
+
+    /// Needs the node of `path` from here on, and makes it where it is not there, with its ancestors.
+    pub(super) fn enter(&mut self, path: &Path) -> NodeId {
+        let id = self.find(path.as_str()).unwrap_or_else(|| self.make(path));
+        self.need(id);
+        id
+    }
+
+    /// Needs the node no longer; what nobody needs goes, ancestors included.
+    pub(super) fn leave(&mut self, id: NodeId) {
+        let mut next = Some(id);
+        while let Some(id) = next {
+            let Some(node) = self.node_mut(id) else { return };
+            node.needed_by -= 1;
+            if node.needed_by > 0 {
+                return;
+            }
+            next = node.parent;
+            let gone = self.nodes.get_mut(id as usize).and_then(Option::take);
+            if let Some(gone) = gone {
+                self.by_path.remove(&gone.path);
+            }
+            self.free.push(id);
+        }
+    }
+
+    fn make(&mut self, path: &Path) -> NodeId {
+        let parent = path.parent().map(|parent| self.enter(&parent));
+        let node = Some(Node { path: path.clone(), parent, needed_by: 0, value: T::default() });
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.nodes[id as usize] = node;
+                id
+            }
+            None => {
+                self.nodes.push(node);
+                (self.nodes.len() - 1) as NodeId
+            }
+        };
+        self.by_path.insert(path.clone(), id);
+        id
+    }
+
+    /// Needs a node that is there.
+    pub(super) fn need(&mut self, id: NodeId) {
+        if let Some(node) = self.node_mut(id) {
+            node.needed_by += 1;
+        }
+    }
+
+    fn node(&self, id: NodeId) -> Option<&Node<T>> {
+        self.nodes.get(id as usize)?.as_ref()
+    }
+
+    fn node_mut(&mut self, id: NodeId) -> Option<&mut Node<T>> {
+        self.nodes.get_mut(id as usize)?.as_mut()
+    }
+}
