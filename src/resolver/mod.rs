@@ -23,6 +23,7 @@ mod nodes;
 mod outcome;
 mod placement;
 mod preemption;
+mod quiet;
 mod report;
 mod rules;
 mod run;
@@ -34,7 +35,7 @@ pub use digest::StateDigest;
 pub use outcome::{GrantView, SlotOutcome, UndecidedView};
 pub use rules::{Resource, Rules};
 
-use crate::types::{IntentKey, Micros, Path, Slot, Token, Verdict};
+use crate::types::{IntentKey, Path, Slot, Token, Verdict};
 
 /// A change that holds from the next slot on.
 #[derive(Debug)]
@@ -139,19 +140,6 @@ impl Resolver {
         self.digest.replace(self.counters_hash, hash);
         self.counters_hash = hash;
         self.digest
-    }
-
-    /// The next slot in which something may happen without any input, if there is one.
-    pub fn next_due(&self) -> Option<Slot> {
-        let length = self.rules.length;
-        let next = self.last_slot.map_or(Slot::new(0), Slot::next);
-        if self.book.has_undecided() {
-            return Some(next);
-        }
-        // A grant expires in the first slot that is decided at or after its end.
-        let end = self.book.first_end()?;
-        let slot = Slot::of(end.before(Micros::from_us(1)), length);
-        Some(slot.max(next))
     }
 
     /// Whether some intent is still undecided.
