@@ -82,7 +82,6 @@ fn collect(
 }
 
 #[test]
-#[ignore = "the resolver keeps the old windows of a withdrawn grant; take this line away when it does not"]
 fn the_resolver_decides_as_its_twin_does() {
     let first = setting("PRECLAIM_TWIN_SEED").unwrap_or(1);
     let seconds = setting("PRECLAIM_TWIN_SECONDS").map(Duration::from_secs);

@@ -1,8 +1,10 @@
 //! Drives the twin and the real resolver through one trace, slot by slot.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use preclaim::resolver::{Resolver, SlotBatch};
+use preclaim::resolver::invariants::InvariantCheck;
+use preclaim::resolver::{Resolver, Rules, SlotBatch};
 use preclaim::types::{Decision, Slot, Time, Verdict, Window};
 
 use super::coverage::Coverage;
@@ -37,7 +39,8 @@ impl Difference {
             )
         });
         let at = at.unwrap_or(usize::MAX);
-        format!("{} {} {}", name(self.twin.get(at)), name(self.real.get(at)), self.note)
+        let note: String = self.note.chars().take(60).collect();
+        format!("{} {} {note}", name(self.twin.get(at)), name(self.real.get(at)))
     }
 
     pub(crate) fn print(&self, d: Time) -> String {
@@ -67,12 +70,12 @@ fn show(_: Slot, _: Time, decision: &Decision) -> String {
     format!("{decision:?}\n")
 }
 
-/// The first difference of the two on this trace. The twin's invariants are checked on the way.
+/// The first difference of the two on this trace. The invariants of both are checked on the way.
 pub(crate) fn compare(trace: &Trace, coverage: &mut Coverage) -> Result<(), Difference> {
     let mut batches = trace.batches().into_iter();
     let length = trace.spec.rules.length;
     let mut twin = Twin::new(trace.spec.rules());
-    let mut real = Resolver::new(trace.spec.rules());
+    let mut real = Real::new(&trace.spec.rules());
     let mut quiet_slots = 0;
     for slot in (0..).map(Slot::new) {
         let next = batches.next();
@@ -83,11 +86,16 @@ pub(crate) fn compare(trace: &Trace, coverage: &mut Coverage) -> Result<(), Diff
         }
         let batch = next.unwrap_or_else(|| SlotBatch::empty(slot));
         let before = Before::of(&twin);
+        let d = slot.decided_at(length);
         let decided = twin.resolve(&batch).decisions;
-        coverage.look(&batch, &decided, &twin, slot.decided_at(length));
-        let broken = before.check(&twin, &decided, slot.decided_at(length)).err();
-        let (real_decided, note) = drive(&mut real, &batch, &twin, length);
-        let note = broken.map_or(note, |broken| format!("invariant broken: {broken}"));
+        coverage.look(&batch, &decided, &twin, d);
+        let broken = before.check(&twin, &decided, d).err();
+        let (real_decided, note) = match catch_unwind(AssertUnwindSafe(|| real.decide(&batch))) {
+            Ok((decided, wrong)) if wrong.is_empty() => (decided, state_note(&real.whole, &twin, d)),
+            Ok(wrong) => wrong,
+            Err(panic) => (Vec::new(), format!("the resolver panicked: {}", text_of(&*panic))),
+        };
+        let note = broken.map_or(note, |broken| format!("the twin broke an invariant: {broken}"));
         if !note.is_empty() || !same(&decided, &real_decided) {
             return Err(Difference { slot, twin: decided, real: real_decided, note });
         }
@@ -95,29 +103,40 @@ pub(crate) fn compare(trace: &Trace, coverage: &mut Coverage) -> Result<(), Diff
     Ok(())
 }
 
-/// The real resolver's decisions, and what is wrong beside them.
-fn drive(
-    real: &mut Resolver,
-    batch: &SlotBatch,
-    twin: &Twin,
-    length: preclaim::types::Micros,
-) -> (Vec<Decision>, String) {
-    let slot = batch.slot();
-    let is_due = real.next_due().is_some_and(|due| due <= slot);
-    if batch.inputs().is_empty() && !is_due {
-        // A slot that is not due may be left out; every other one is, so that both ways are tried.
-        if slot.number() % 2 == 1 {
-            return (Vec::new(), state_note(real, twin, slot.decided_at(length)));
-        }
+fn text_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+}
+
+/// The real resolver twice: one decides every slot, the other leaves out those in which nothing is due.
+struct Real {
+    whole: Resolver,
+    check: InvariantCheck,
+    lazy: Resolver,
+}
+
+impl Real {
+    fn new(rules: &Rules) -> Self {
+        let (whole, lazy) = (Resolver::new(rules.clone()), Resolver::new(rules.clone()));
+        Real { whole, check: InvariantCheck::default(), lazy }
     }
-    let resolved = catch_unwind(AssertUnwindSafe(|| real.resolve(batch)));
-    match resolved {
-        Ok(outcome) => (outcome.decisions, state_note(real, twin, slot.decided_at(length))),
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().cloned();
-            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-            (Vec::new(), format!("the resolver panicked: {}", text.unwrap_or_default()))
+
+    /// The decisions, and what is wrong beside them.
+    fn decide(&mut self, batch: &SlotBatch) -> (Vec<Decision>, String) {
+        self.check.before_slot(&self.whole, batch);
+        let outcome = self.whole.resolve(batch);
+        let breach = self.check.after_slot(&self.whole, &outcome).err();
+        let mut wrong = breach.map_or(String::new(), |breach| format!("the resolver broke: {breach}"));
+        let is_due = self.lazy.next_due().is_some_and(|due| due <= batch.slot());
+        if is_due || !batch.inputs().is_empty() {
+            let lazy = self.lazy.resolve(batch);
+            if lazy.digest != outcome.digest || lazy.decisions != outcome.decisions {
+                wrong.push_str("leaving out slots that were not due changed something");
+            }
+        } else if !outcome.decisions.is_empty() {
+            wrong.push_str("something was decided in a slot that was not due");
         }
+        (outcome.decisions, wrong)
     }
 }
 

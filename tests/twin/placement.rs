@@ -118,7 +118,9 @@ impl Twin {
 
     fn end_stale(&mut self, work: &mut Work, one: Undecided, (path, as_of): (preclaim::types::Path, Time)) {
         if let Kind::Withdrawn { .. } = one.kind {
+            // It held a grant: what its holder must hear is that this is gone, and by whom.
             self.saw("withdrawn, and stale");
+            return self.unplaced(work, one, Vec::new(), false);
         }
         let kept = self.is_kept(&one);
         let line = Verdict::Stale { path, as_of, kept };
