@@ -59,6 +59,8 @@ impl Twin {
         match op {
             SystemOp::Capacity { path, capacity } => {
                 self.set_capacity(path, *capacity);
+                // A configuration that came before it in this slot must not undo it.
+                self.later.push(op.clone());
             }
             SystemOp::Release { agent, id, reason } => {
                 let key = IntentKey { agent: agent.clone(), id: *id };

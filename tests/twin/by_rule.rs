@@ -4,6 +4,8 @@
 use preclaim::resolver::{Resource, Rules};
 use preclaim::types::{Micros, RawClaim, RawExpect, RawIntent, RawMode, RawTarget, Slot, Verdict};
 
+use super::compare::compare;
+use super::coverage::Coverage;
 use super::reference::Twin;
 use super::trace::{Change, Line, Model, Op, Spec, Trace, path};
 
@@ -56,10 +58,13 @@ fn rests_on(at: &str, as_of: u64, intent: RawIntent) -> RawIntent {
     RawIntent { expects: vec![RawExpect { path: at.to_owned(), as_of }], ..intent }
 }
 
-/// One line for each decision: the slot, whose, what.
+/// One line for each decision of the twin: the slot, whose, what. The resolver must decide the same.
 fn story(spec: Spec, lines: &[(u64, Op)]) -> Vec<String> {
     let lines = lines.iter().map(|(at, op)| Line { at: *at, op: op.clone() }).collect();
     let trace = Trace { spec, lines };
+    if let Err(difference) = compare(&trace, &mut Coverage::default()) {
+        panic!("{}", difference.print(difference.slot.decided_at(trace.spec.rules.length)));
+    }
     let mut twin = Twin::new(trace.spec.rules());
     let mut batches = trace.batches().into_iter();
     let mut told = Vec::new();
@@ -520,4 +525,91 @@ fn a_restart_sets_the_next_token_where_that_is_higher() {
     };
     assert_eq!(story(spec(), &lines(50))[1], "1 a2 granted 20000..21000 #50");
     assert_eq!(story(spec(), &lines(1))[1], "1 a2 granted 20000..21000 #2");
+}
+
+#[test]
+fn what_a_shrink_left_goes_with_its_withdrawn_grant_for_all_turns_to_come() {
+    let told = story(
+        preempting(),
+        &[
+            declare(0, "b", class(3, want_at(1, "p", 42_000, 10_000))),
+            declare(20_000, "c", class(4, want_at(3, "p", 45_000, 5_000))),
+            declare(20_000, "c", want_at(4, "p", 39_000, 5_000)),
+            revise(20_000, "b", class(3, want_at(1, "p", 42_000, 5_000))),
+        ],
+    );
+    assert_eq!(
+        told[1..],
+        [
+            "2 b1 granted 42000..47000 #2",
+            "2 c3 granted 45000..50000 #3",
+            "2 c4 granted 39000..44000 #4",
+            "2 b1 revoked by c3 offer 50000",
+        ]
+    );
+}
+
+#[test]
+fn both_lines_of_an_intent_with_two_turns_stand_at_the_last() {
+    let by_wait = Spec { model: Model::Weighted { aging: 0.1 }, ..preempting() };
+    let told = story(
+        by_wait,
+        &[
+            declare(0, "a", want_at(1, "p", 37_000, 25_000)),
+            declare(10_000, "b", want(2, "p", 5_000)),
+            revise(10_000, "a", class(2, want(1, "p", 5_000))),
+            declare(10_000, "a", class(1, RawIntent { start: Some(40_000), ..want(4, "p", 5_000) })),
+            declare(10_000, "a", class(3, want(2, "p", 10_000))),
+        ],
+    );
+    // a1's revision is refused at once, then b2 has its turn after a1's grant was withdrawn for a4.
+    assert_eq!(
+        told[1..],
+        [
+            "1 a2 granted 20000..30000 #2",
+            "1 a4 granted 40000..45000 #3",
+            "1 b2 conflict offer 30000 by #2.0",
+            "1 a1 conflict offer 30000 by #2.0",
+            "1 a1 revoked by a4 offer 45000",
+        ]
+    );
+}
+
+#[test]
+fn a_withdrawn_intent_that_is_stale_is_told_by_whom_it_was_revoked() {
+    let mut late = rests_on("q", 10_000, want(1, "p", 5_000));
+    late.claims[0].offset = 20_000;
+    let told = story(
+        preempting(),
+        &[
+            declare(0, "c", late),
+            declare(0, "a", want_at(2, "q", 12_000, 5_000)),
+            declare(10_000, "a", class(2, want_at(1, "p", 27_000, 5_000))),
+        ],
+    );
+    assert_eq!(told[2..], ["1 a1 granted 27000..32000 #3", "1 c1 revoked by a1 offer 30000"]);
+}
+
+#[test]
+fn a_capacity_set_after_a_table_of_resources_outlives_it() {
+    let table = Change { resources: Some(vec![pool("p", 1)]), ..Change::default() };
+    let told = story(
+        spec(),
+        &[(0, Op::Config(table)), (0, Op::Capacity("p", 2)), declare(10_000, "a", units(1, "p", 2, 1_000))],
+    );
+    assert_eq!(told, ["1 a1 granted 20000..21000 #1"]);
+}
+
+#[test]
+fn a_max_hold_lowered_while_an_intent_waits_leaves_it_no_start() {
+    let bound = Resource { max_hold: Some(Micros::from_us(15_000)), ..Resource::new(path("p")) };
+    let lines = |duration| {
+        [
+            declare(0, "a", want(1, "p", 10_000)),
+            declare(0, "b", waits(30_000, want(1, "p", duration))),
+            (0, Op::Config(Change { resources: Some(vec![bound.clone()]), ..Change::default() })),
+        ]
+    };
+    assert_eq!(story(spec(), &lines(15_000))[2..], ["1 b1 granted 20000..35000 #2"]);
+    assert_eq!(story(spec(), &lines(15_001))[2..], ["1 b1 waits", "2 b1 conflict"]);
 }

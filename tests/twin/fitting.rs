@@ -270,9 +270,7 @@ pub(crate) fn earliest(
 ) -> Option<Time> {
     candidates(rules, claims, view, from, to).into_iter().find(|&start| {
         let windows = windows_at(claims, start);
-        // Outside a chain this was judged on arrival and does not depend on the start.
-        let short = anchor.is_none()
-            || parts(claims, &windows).all(|(_, claim, w)| !lasts_too_long(rules, claim, w, anchor));
+        let short = parts(claims, &windows).all(|(_, claim, w)| !lasts_too_long(rules, claim, w, anchor));
         short && fits(rules, claims, &windows, view)
     })
 }

@@ -177,7 +177,7 @@ pub(crate) struct Twin {
     pub(crate) ended: Vec<Ended>,
     pub(crate) past: Vec<Past>,
     tenures: Vec<Tenure>,
-    /// Configuration to be put in force for the next slot.
+    /// Configuration, and capacities set after it, to be put in force for the next slot.
     pub(crate) later: Vec<SystemOp>,
     /// What happened in the last slot that no decision shows.
     pub(crate) events: RefCell<Vec<&'static str>>,
@@ -263,7 +263,8 @@ impl Twin {
                     self.rules.resources = change.resources.unwrap_or(kept);
                     self.saw("configured anew");
                 }
-                SystemOp::Capacity { .. } | SystemOp::Release { .. } | SystemOp::Restart { .. } => {}
+                SystemOp::Capacity { path, capacity } => self.set_capacity(&path, capacity),
+                SystemOp::Release { .. } | SystemOp::Restart { .. } => {}
             }
         }
     }
