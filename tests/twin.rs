@@ -41,7 +41,8 @@ use compare::{Difference, compare};
 use coverage::Coverage;
 use trace::Trace;
 
-const TRACES: u64 = 20_000;
+/// Enough to see each of the rare kinds a few times; some 10 s on one core.
+const TRACES: u64 = 40_000;
 
 fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;

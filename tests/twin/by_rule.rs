@@ -613,3 +613,25 @@ fn a_max_hold_lowered_while_an_intent_waits_leaves_it_no_start() {
     assert_eq!(story(spec(), &lines(15_000))[2..], ["1 b1 granted 20000..35000 #2"]);
     assert_eq!(story(spec(), &lines(15_001))[2..], ["1 b1 waits", "2 b1 conflict"]);
 }
+
+#[test]
+fn a_grant_that_is_withdrawn_before_its_window_makes_nobody_stale() {
+    let mut reader = class(5, want(8, "p", 5_000));
+    reader.claims[0].mode = RawMode::Shared;
+    let told = story(
+        preempting(),
+        &[
+            declare(0, "a", want_at(4, "q", 41_000, 10_000)),
+            declare(30_000, "b", reader),
+            declare(30_000, "c", {
+                let mut both = rests_on("q", 25_000, class(4, want(11, "p", 5_000)));
+                both.claims.push(claim("q", RawMode::Exclusive, 5_000));
+                both
+            }),
+        ],
+    );
+    assert_eq!(
+        told[1..],
+        ["3 b8 granted 40000..45000 #2", "3 c11 granted 45000..50000 #3", "3 a4 revoked by c11 offer 50000",]
+    );
+}

@@ -139,7 +139,8 @@ fn mix(r: &mut Random) -> Mix {
             asap: 15,
             units: sometimes(60, 75),
             expects: sometimes(40, 25),
-            slack: 25,
+            slack: 40,
+            repeat: 8,
             known: 5,
             regions: sometimes(15, 50),
             ..general
@@ -295,7 +296,7 @@ impl Generator {
     }
 
     fn follow_up(&mut self, kind: usize) -> Op {
-        let recent = self.declared.len().saturating_sub(6);
+        let recent = self.declared.len().saturating_sub(8);
         let at = recent + self.random.below((self.declared.len() - recent) as u64) as usize;
         let Declared { who, intent, d } = self.declared[at].clone();
         match kind {

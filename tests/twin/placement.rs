@@ -101,6 +101,8 @@ impl Twin {
         if let Some((start, gone)) = self.whom_to_withdraw(work, &one, (lo, hi)) {
             if let Some(stale) = self.stale(&one, start, work.d, &gone) {
                 self.saw("stale, and nothing is withdrawn");
+                // So what would have been withdrawn stands, and must be over before the next reading.
+                let stale = self.stale(&one, start, work.d, &[]).unwrap_or(stale);
                 self.end_stale(work, one, stale);
                 return Vec::new();
             }
