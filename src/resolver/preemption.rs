@@ -116,8 +116,10 @@ impl SlotRun<'_> {
         self.state.ledger.remove(grant.group);
         self.note_held(&grant); // its start may have passed, though no window of it had begun
         if let Some(revision) = self.state.book.undecided_mut(&grant.key) {
-            // Its revision is still to have its turn, and goes on as a declaration.
+            // Its revision is still to have its turn, and goes on as a declaration, whose
+            // claims count from their own starts.
             revision.revises = None;
+            revision.held_since = None;
             return;
         }
         let undecided = Undecided {
