@@ -15,4 +15,8 @@ impl PriorityModel for Deadline {
         };
         -(last.as_us() as f64 / 1e6)
     }
+
+    fn looks_at_held(&self) -> bool {
+        false
+    }
 }

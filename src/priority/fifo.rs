@@ -11,4 +11,8 @@ impl PriorityModel for Fifo {
     fn score(&self, _: &Intent, _: &Context<'_>) -> f64 {
         0.0
     }
+
+    fn looks_at_held(&self) -> bool {
+        false
+    }
 }

@@ -57,17 +57,31 @@ pub struct Context<'a> {
 pub trait PriorityModel: fmt::Debug + Send + Sync {
     /// The intent's score in this slot.
     fn score(&self, intent: &Intent, context: &Context<'_>) -> f64;
+
+    /// Whether the score depends on [`Context::held`]. Summing that up costs time for an agent with many
+    /// grants; for a model that says no here, it is left at zero.
+    fn looks_at_held(&self) -> bool {
+        true
+    }
 }
 
 impl<M: PriorityModel + ?Sized> PriorityModel for &M {
     fn score(&self, intent: &Intent, context: &Context<'_>) -> f64 {
         (**self).score(intent, context)
     }
+
+    fn looks_at_held(&self) -> bool {
+        (**self).looks_at_held()
+    }
 }
 
 impl<M: PriorityModel + ?Sized> PriorityModel for Arc<M> {
     fn score(&self, intent: &Intent, context: &Context<'_>) -> f64 {
         (**self).score(intent, context)
+    }
+
+    fn looks_at_held(&self) -> bool {
+        (**self).looks_at_held()
     }
 }
 

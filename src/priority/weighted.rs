@@ -29,4 +29,8 @@ impl PriorityModel for Weighted {
             + self.social_value * intent.social_value;
         inputs + self.aging * (context.waited.as_us() as f64 / 1e6)
     }
+
+    fn looks_at_held(&self) -> bool {
+        false
+    }
 }

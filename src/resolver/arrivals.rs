@@ -11,7 +11,7 @@ use super::fit::Plan;
 use super::ledger::Kind;
 use super::run::SlotRun;
 use super::shrink;
-use crate::types::{Agent, Intent, IntentId, IntentKey, Micros, Reason, RenewDenial, Time, Verdict, Window};
+use crate::types::{Agent, Intent, IntentId, IntentKey, Reason, RenewDenial, Time, Verdict, Window};
 
 /// The input that is being looked at.
 #[derive(Clone, Copy, Debug)]
@@ -293,15 +293,11 @@ impl SlotRun<'_> {
     pub(super) fn note_held(&mut self, grant: &Grant) {
         let held = Window::new(grant.held_from(), grant.end.min(self.now));
         if let Some(held) = held {
-            let from = self.now.before(self.state.rules.fair_window.max(FAIR_MEMORY));
+            let from = self.now.before(self.state.rules.fair_window);
             self.state.ended_grants.note(&grant.key.agent, held, from);
         }
     }
 }
-
-/// Ended grants are kept for the `fair` model for at least this long, so that a window that is made
-/// longer at run time finds what it looks back on.
-pub(super) const FAIR_MEMORY: Micros = Micros::from_secs(3600);
 
 /// What a renewal comes to before anybody else is looked at.
 enum Renewal {

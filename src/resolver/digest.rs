@@ -3,13 +3,12 @@
 //! It is the sum, modulo 2^128, of a hash of each item of the state, so that it is kept up item by
 //! item: what changed in a slot is taken out and put in again, whatever else there is. Items are
 //! written as numbers in little-endian order and texts with their length before them, and hashed by
-//! SipHash-2-4 with 128 bits of output and fixed keys. It finds differences, not forgers: a record's
+//! SipHash-1-3 with 128 bits of output and fixed keys. It finds differences, not forgers: a record's
 //! chain of hashes guards against those.
 
 use std::fmt;
-use std::hash::Hasher;
 
-use siphasher::sip128::{Hasher128, SipHasher24};
+use siphasher::sip128::SipHasher13;
 
 use super::book::{Ended, Grant, Undecided};
 use crate::types::{
@@ -55,26 +54,29 @@ pub(super) enum Item {
     Resource = 5,
 }
 
-/// Hashes one item.
-pub(super) struct ItemHasher(SipHasher24);
+/// Room for an item with a claim or two, so that most are written without growing.
+const ITEM_BYTES_MOSTLY: usize = 512;
+
+/// Writes one item down and hashes it.
+pub(super) struct ItemHasher(Vec<u8>);
 
 impl ItemHasher {
     pub(super) fn new(item: Item) -> Self {
-        let mut hasher = ItemHasher(SipHasher24::new());
+        let mut hasher = ItemHasher(Vec::with_capacity(ITEM_BYTES_MOSTLY));
         hasher.tag(item as u8);
         hasher
     }
 
     pub(super) fn finish(self) -> u128 {
-        self.0.finish128().as_u128()
+        SipHasher13::new().hash(&self.0).as_u128()
     }
 
     pub(super) fn tag(&mut self, tag: u8) {
-        self.0.write(&[tag]);
+        self.0.push(tag);
     }
 
     pub(super) fn number(&mut self, number: u64) {
-        self.0.write(&number.to_le_bytes());
+        self.0.extend_from_slice(&number.to_le_bytes());
     }
 
     pub(super) fn flag(&mut self, flag: bool) {
@@ -83,7 +85,7 @@ impl ItemHasher {
 
     pub(super) fn text(&mut self, text: &str) {
         self.number(text.len() as u64);
-        self.0.write(text.as_bytes());
+        self.0.extend_from_slice(text.as_bytes());
     }
 
     pub(super) fn time(&mut self, time: Time) {

@@ -1,7 +1,7 @@
 //! What is remembered of ended windows: for `expects`, the latest ends by target; for the `fair`
 //! model, how long each agent held what has ended.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use super::digest::{Item, ItemHasher, StateDigest};
 use super::nodes::{NodeId, Nodes};
@@ -167,61 +167,53 @@ fn hash_of_ends(path: &Path, here: &EndedHere) -> u128 {
     hasher.finish()
 }
 
-/// What one agent held.
-#[derive(Debug, Default)]
-struct HeldByAgent {
-    held: VecDeque<Window>,
-    /// Its part of the state digest, as of the last slot.
-    hash: Option<u128>,
-}
-
 /// What each agent held, as far as the `fair` model may look back.
 #[derive(Debug, Default)]
 pub(super) struct EndedGrants {
-    by_agent: FixedMap<Agent, HeldByAgent>,
+    by_agent: FixedMap<Agent, VecDeque<Window>>,
     /// How many agents there were after those who held nothing lately were last forgotten.
     agents_kept: usize,
-    /// Agents whose grants ended in this slot.
-    touched: BTreeSet<Agent>,
-    /// The hashes of agents that were forgotten in this slot.
-    dropped: Vec<Option<u128>>,
+    /// What this part of the state has changed in its digest since the last slot.
+    change: StateDigest,
 }
 
 impl EndedGrants {
     /// Remembers that `agent` held a grant in `window`, and forgets what ended before `from`.
     pub(super) fn note(&mut self, agent: &Agent, window: Window, from: Time) {
-        self.touched.insert(agent.clone());
-        let held = &mut self.by_agent.entry(agent.clone()).or_default().held;
+        let held = self.by_agent.entry(agent.clone()).or_default();
         while held.len() >= limits::ENDED_GRANTS_BY_AGENT || held.front().is_some_and(|it| it.end() <= from) {
-            held.pop_front();
+            let gone = held.pop_front().map(|gone| hash_of_held(agent, gone));
+            self.change.replace(gone, None);
         }
         held.push_back(window);
+        self.change.replace(None, Some(hash_of_held(agent, window)));
         // Looking at every agent costs little where it is done only when their number has doubled.
         if self.by_agent.len() > 2 * self.agents_kept.max(AGENTS_KEPT_ANYWAY) {
-            let gone = |it: &HeldByAgent| it.held.iter().all(|window| window.end() <= from);
-            self.dropped.extend(self.by_agent.extract_if(|_, it| gone(it)).map(|(_, it)| it.hash));
+            let is_over = |held: &VecDeque<Window>| held.iter().all(|it| it.end() <= from);
+            for (agent, held) in self.by_agent.extract_if(|_, held| is_over(held)) {
+                held.into_iter().for_each(|it| self.change.replace(Some(hash_of_held(&agent, it)), None));
+            }
             self.agents_kept = self.by_agent.len();
         }
     }
 
     /// Takes what changed in this slot into the state digest.
     pub(super) fn settle(&mut self, digest: &mut StateDigest) {
-        self.dropped.drain(..).for_each(|hash| digest.replace(hash, None));
-        for agent in std::mem::take(&mut self.touched) {
-            let Some(it) = self.by_agent.get_mut(&agent) else { continue };
-            let mut hasher = ItemHasher::new(Item::EndedGrants);
-            hasher.text(agent.as_str());
-            it.held.iter().for_each(|window| hasher.window(*window));
-            let hash = Some(hasher.finish());
-            digest.replace(it.hash, hash);
-            it.hash = hash;
-        }
+        let change = std::mem::take(&mut self.change);
+        digest.replace(None, Some(change.to_number()));
     }
 
     /// How long the agent's ended grants lay within `span`, summed.
     pub(super) fn held(&self, agent: &Agent, span: Window) -> Micros {
-        let held = self.by_agent.get(agent).into_iter().flat_map(|it| &it.held);
+        let held = self.by_agent.get(agent).into_iter().flatten();
         let parts = held.filter_map(|window| window.overlap(span)).map(Window::duration);
         parts.fold(Micros::ZERO, Micros::plus)
     }
+}
+
+fn hash_of_held(agent: &Agent, window: Window) -> u128 {
+    let mut hasher = ItemHasher::new(Item::EndedGrants);
+    hasher.text(agent.as_str());
+    hasher.window(window);
+    hasher.finish()
 }

@@ -196,6 +196,9 @@ impl<'a> SlotRun<'a> {
 
     /// How long the agent held grants within the `fair_window` before the decision time.
     fn held_lately(&mut self, agent: &Agent) -> Micros {
+        if !self.state.rules.model.looks_at_held() {
+            return Micros::ZERO;
+        }
         if let Some(held) = self.held_by_agent.get(agent) {
             return *held;
         }
