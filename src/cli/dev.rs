@@ -24,6 +24,10 @@ pub(super) struct Args {
     /// A configuration for everything but certificates
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Hold every slot against the decision core's invariants before anything of it is sent; a breach
+    /// ends the coordinator
+    #[arg(long)]
+    check_invariants: bool,
 }
 
 pub(super) fn run(args: Args) -> ExitCode {
@@ -46,7 +50,8 @@ pub(super) fn run(args: Args) -> ExitCode {
         }
     };
     let length = show_duration(config.rules.length);
-    run_coordinator(coordinator_config(config, identity), |coordinator| announce(coordinator, &length))
+    let config = coordinator_config(config, identity, args.check_invariants);
+    run_coordinator(config, |coordinator| announce(coordinator, &length))
 }
 
 /// Says where it listens, to people and to the clients of this user on this machine.

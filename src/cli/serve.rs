@@ -27,6 +27,10 @@ pub(super) struct Args {
     /// The configuration; `preclaim config init` prints one
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
+    /// Hold every slot against the decision core's invariants before anything of it is sent; a breach
+    /// ends the coordinator
+    #[arg(long)]
+    check_invariants: bool,
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {
@@ -43,7 +47,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
         None => return unusable(&args.config, "[tls] with cert and key is needed: it names their files"),
     };
     let length = crate::config::show_duration(config.rules.length);
-    let config = coordinator_config(config, identity);
+    let config = coordinator_config(config, identity, args.check_invariants);
     run_coordinator(config, |coordinator| {
         output::talk(format_args!("listening on {} (QUIC), slots of {length}", coordinator.local_addr()));
     })
@@ -65,7 +69,11 @@ fn identity_of(files: &TlsFiles) -> Result<Identity, String> {
 }
 
 /// The coordinator that `config` describes, which keeps nothing yet.
-pub(super) fn coordinator_config(config: Config, identity: Identity) -> CoordinatorConfig {
+pub(super) fn coordinator_config(
+    config: Config,
+    identity: Identity,
+    check_invariants: bool,
+) -> CoordinatorConfig {
     CoordinatorConfig {
         listen: config.listen,
         rules: config.rules,
@@ -75,6 +83,7 @@ pub(super) fn coordinator_config(config: Config, identity: Identity) -> Coordina
         journal: Box::new(NoJournal),
         admission: Arc::new(Open),
         observer: None,
+        check_invariants,
     }
 }
 

@@ -49,6 +49,7 @@ use self::slot_loop::{LoopDeath, LoopEnd, SlotLoop};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Limits;
 use crate::limits;
+use crate::resolver::invariants::{Breach, InvariantCheck};
 use crate::resolver::{Resolver, Rules, SystemOp};
 pub use crate::session::coordinator::{Admission, Denial, Open};
 use crate::session::coordinator::{Bounds, Origin, Sessions, Terms};
@@ -78,6 +79,10 @@ pub struct CoordinatorConfig {
     pub admission: Arc<dyn Admission>,
     /// Who is told of its own work; noting it costs a little.
     pub observer: Option<Arc<dyn Observer>>,
+    /// Whether each slot is held against the decision core's invariants before anything of it is
+    /// sent; a breach ends the coordinator. Costs about what deciding costs; by default it is done where
+    /// debug assertions are.
+    pub check_invariants: bool,
 }
 
 impl CoordinatorConfig {
@@ -97,6 +102,7 @@ impl CoordinatorConfig {
             journal: Box::new(NoJournal),
             admission: Arc::new(Open),
             observer: None,
+            check_invariants: cfg!(debug_assertions),
         })
     }
 }
@@ -114,6 +120,9 @@ pub enum CoordinatorError {
     /// A slot's record could not be made durable.
     #[error("a slot's record could not be made durable: {0}")]
     Journal(#[source] io::Error),
+    /// A slot broke a rule that must always hold. Nothing of it was sent.
+    #[error("a slot broke an invariant, and nothing of it was sent: {0}")]
+    Invariant(#[source] Breach),
     /// The socket is gone.
     #[error("the socket has failed")]
     Socket,
@@ -123,6 +132,7 @@ impl From<LoopDeath> for CoordinatorError {
     fn from(death: LoopDeath) -> Self {
         match death {
             LoopDeath::Journal(error) => CoordinatorError::Journal(error),
+            LoopDeath::Invariant(breach) => CoordinatorError::Invariant(breach),
             LoopDeath::Panic => CoordinatorError::SlotLoopDied,
         }
     }
@@ -152,8 +162,17 @@ impl Coordinator {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn bind(config: CoordinatorConfig) -> Result<Self, BindError> {
-        let CoordinatorConfig { listen, rules, limits, identity, clock, journal, admission, observer } =
-            config;
+        let CoordinatorConfig {
+            listen,
+            rules,
+            limits,
+            identity,
+            clock,
+            journal,
+            admission,
+            observer,
+            check_invariants,
+        } = config;
         let certificate = identity.certificate();
         let departures = observer.clone().map(|observer| {
             Arc::new(Departures::new(Arc::clone(&clock), move |departure| observer.departed(&departure)))
@@ -176,8 +195,9 @@ impl Coordinator {
             looks: Arc::new(Semaphore::new(limits::WAITING_LOOKS)),
             spare_names: AtomicU64::new(1),
         });
-        let slot_loop =
-            SlotLoop { intake, clock, resolver: Resolver::new(rules), journal, publisher: hub, observer };
+        let resolver = Resolver::new(rules);
+        let check = check_invariants.then(InvariantCheck::default);
+        let slot_loop = SlotLoop { intake, clock, resolver, journal, publisher: hub, observer, check };
         Ok(Coordinator { endpoint, local_addr, certificate, server, slot_loop })
     }
 

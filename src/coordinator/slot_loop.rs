@@ -13,6 +13,7 @@ use super::intake::{Intake, Step};
 use super::journal::Journal;
 use super::observer::{Observer, Punctuality, SlotReport};
 use crate::clock::Clock;
+use crate::resolver::invariants::{Breach, InvariantCheck};
 use crate::resolver::{Resolver, SlotOutcome};
 use crate::slot::Closed;
 
@@ -27,6 +28,8 @@ pub(crate) trait Publish<O>: Send {
 pub(crate) enum LoopDeath {
     /// A slot's record could not be made durable.
     Journal(io::Error),
+    /// A slot broke a rule that must always hold; nothing of it was sent.
+    Invariant(Breach),
     /// It panicked; the panic's message is on standard error.
     Panic,
 }
@@ -39,6 +42,8 @@ pub(crate) struct SlotLoop<O, P> {
     pub(crate) journal: Box<dyn Journal>,
     pub(crate) publisher: P,
     pub(crate) observer: Option<Arc<dyn Observer>>,
+    /// Looks at each slot before anything of it is kept or sent.
+    pub(crate) check: Option<InvariantCheck>,
 }
 
 impl<O, P> fmt::Debug for SlotLoop<O, P> {
@@ -84,7 +89,11 @@ impl<O, P: Publish<O>> SlotLoop<O, P> {
 
     fn decide(&mut self, slot: &Closed<O>) -> Result<(), LoopDeath> {
         let (closed, batch) = (self.clock.now(), &slot.batch);
+        self.check.iter_mut().for_each(|check| check.before_slot(&self.resolver, batch));
         let outcome = self.resolver.resolve(batch);
+        if let Some(check) = &mut self.check {
+            check.after_slot(&self.resolver, &outcome).map_err(LoopDeath::Invariant)?;
+        }
         let resolved = self.clock.now();
         self.journal.append(batch, &outcome).map_err(LoopDeath::Journal)?;
         let persisted = self.clock.now();
@@ -165,6 +174,7 @@ mod tests {
                 journal,
                 publisher: Tell(tell),
                 observer: None,
+                check: Some(InvariantCheck::default()),
             }
             .spawn()
             .unwrap();
