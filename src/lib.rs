@@ -33,3 +33,8 @@ pub mod wire;
 
 #[cfg(feature = "client")]
 pub use client::{Client, Event, Grant, Intent, Outcome, millis, path, secs};
+
+/// The README's code is compiled with the documentation tests.
+#[cfg(all(doctest, feature = "daemon"))]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -108,7 +108,7 @@ impl SlotRun<'_> {
             return Some((grant.intent.clone(), Some(grant.line())));
         }
         if let Some(undecided) = self.state.book.undecided(key) {
-            return Some((undecided.intent.clone(), undecided.told.clone()));
+            return Some((undecided.intent.clone(), undecided.told.as_deref().cloned()));
         }
         let ended = self.state.book.remembered(key, at, self.state.rules.retention)?;
         Some((ended.intent.clone(), ended.line.clone()))

@@ -26,7 +26,7 @@ pub(super) struct Undecided {
     /// From when on `max_hold` counts, where not from each window's own start.
     pub(super) held_since: Option<Time>,
     /// What it was last told.
-    pub(super) told: Option<Verdict>,
+    pub(super) told: Option<Arc<Verdict>>,
     /// The intent for which its grant was withdrawn in this slot.
     pub(super) withdrawn_for: Option<IntentKey>,
 }

@@ -191,7 +191,7 @@ impl ItemHasher {
         self.time(*waits_from);
         self.option(*revises, |hasher, token| hasher.number(token.number()));
         self.option(*held_since, Self::time);
-        self.option(told.as_ref(), Self::verdict);
+        self.option(told.as_deref(), Self::verdict);
     }
 
     pub(super) fn grant(&mut self, it: &Grant, windows: &[Window]) {

@@ -187,7 +187,7 @@ impl Resolver {
 }
 
 fn view_undecided<'a>((key, it): (&'a IntentKey, &'a book::Undecided)) -> UndecidedView<'a> {
-    let offer = match &it.told {
+    let offer = match it.told.as_deref() {
         Some(Verdict::Conflict(conflict)) => conflict.offer,
         Some(Verdict::Revoked { offer, .. }) => *offer,
         _ => None,

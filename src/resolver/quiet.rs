@@ -41,7 +41,7 @@ impl Resolver {
     /// For an intent that waits alone: the least of the slots in which its wait is over, in which it
     /// could be placed, and in which its offer would be another. `None` where the next slot may be one.
     fn first_slot_with_news_of(&self, key: &IntentKey, it: &Undecided, next: Slot) -> Option<Slot> {
-        let Some(Verdict::Conflict(told)) = &it.told else { return None };
+        let Some(Verdict::Conflict(told)) = it.told.as_deref() else { return None };
         let (length, lead) = (self.rules.length, self.rules.min_lead);
         let now = next.opens(length);
         let next_start = now.after(length).after(lead);

@@ -1,6 +1,7 @@
 //! Steps 5 and 6 of a slot: counter-offers, and the lines of those who have no place.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::fit::Plan;
 use super::run::{SlotRun, Unplaced};
@@ -20,14 +21,14 @@ pub(super) fn tell_unplaced(run: &mut SlotRun<'_>) {
     }
     let mut contested = BTreeSet::new();
     for (it, offer) in unplaced.into_iter().zip(offers) {
-        let line = line(run, &it, offer);
-        let is_news = !it.waits || it.undecided.told.as_ref().and_then(offered) != Some(offer);
+        let is_news = !it.waits || it.undecided.told.as_deref().and_then(offered) != Some(offer);
         if !is_news {
             continue;
         }
+        let line = line(run, &it, offer);
         if it.waits {
             if let Some(undecided) = run.state.book.undecided_mut(&it.key) {
-                undecided.told = Some(line.clone());
+                undecided.told = Some(Arc::new(line.clone()));
                 undecided.withdrawn_for = None;
             }
         } else if it.undecided.revises.is_none() {
