@@ -12,7 +12,6 @@ use super::quic::QuicConnector;
 use super::shared::{Phase, Shared};
 use super::{Client, ConnectError, driver};
 use crate::session::agent::{AgentSession, Identity};
-use crate::types::Micros;
 use crate::wire::{CloseCode, Role, Welcome};
 
 /// How long a connection may take, unless the agent says otherwise.
@@ -53,8 +52,8 @@ impl ClientBuilder {
     /// Where the coordinator listens, as `HOST:PORT`. Given several times, the first that answers is
     /// taken.
     #[must_use]
-    pub fn addr(mut self, addr: impl Into<String>) -> Self {
-        self.addrs.push(addr.into());
+    pub fn addr(mut self, addr: impl ToString) -> Self {
+        self.addrs.push(addr.to_string());
         self
     }
 
@@ -177,7 +176,7 @@ impl ClientBuilder {
     }
 
     fn identity(&self) -> Identity {
-        let bound = self.clock_bound.unwrap_or(CLOCK_BOUND).as_micros();
+        let bound = self.clock_bound.unwrap_or(CLOCK_BOUND);
         let own = concat!("preclaim-client ", env!("CARGO_PKG_VERSION"));
         Identity {
             name: self.name.clone().or_else(|| std::env::var("PRECLAIM_NAME").ok()),
@@ -186,7 +185,7 @@ impl ClientBuilder {
             role: if self.observer { Role::Observer } else { Role::Agent },
             refuse_if_live: self.refuse_if_live,
             software: self.software.clone().unwrap_or_else(|| own.into()),
-            clock_bound: Micros::from_us(u64::try_from(bound).unwrap_or(u64::MAX)),
+            clock_bound: bound.into(),
         }
     }
 

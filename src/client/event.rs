@@ -30,6 +30,8 @@ pub enum Event {
         id: IntentId,
         /// The token of its grant.
         token: Token,
+        /// When that was seen: the decision time of its slot.
+        at: Time,
         /// Who wants it.
         by: String,
         /// With which intent.

@@ -99,6 +99,7 @@ pub struct Grant {
     id: IntentId,
     serial: u64,
     offsets: Arc<[Micros]>,
+    decided_at: Time,
     standing: watch::Receiver<Standing>,
 }
 
@@ -108,14 +109,21 @@ impl Grant {
         id: IntentId,
         serial: u64,
         offsets: Arc<[Micros]>,
+        decided_at: Time,
         standing: watch::Receiver<Standing>,
     ) -> Self {
-        Grant { client, id, serial, offsets, standing }
+        Grant { client, id, serial, offsets, decided_at, standing }
     }
 
     /// The intent's id.
     pub fn id(&self) -> IntentId {
         self.id
+    }
+
+    /// When its declaration, or its latest revision by [`Grant::revise`], was decided, by the
+    /// coordinator's clock: the end of that slot.
+    pub fn decided_at(&self) -> Time {
+        self.decided_at
     }
 
     /// The token; another one after a move or a revision.
@@ -245,12 +253,12 @@ impl Grant {
     /// # Errors
     /// Where it came to no outcome; see [`DeclareError`].
     pub async fn revise(&mut self, intent: Intent) -> Result<Revision, DeclareError> {
-        let intent = intent.revises(self.id.number());
+        let intent = intent.revises(self.id);
         let offsets = super::offsets_of(&intent);
         let (id, answered) = self.client.ask(intent, Asked::Revision, true).await?;
         match super::to_outcome(id, answered.reply)? {
-            super::Plain::Granted => {
-                self.offsets = offsets;
+            super::Plain::Granted { at } => {
+                (self.offsets, self.decided_at) = (offsets, at);
                 Ok(Revision::Granted)
             }
             super::Plain::Conflict(conflict) => Ok(Revision::Conflict(conflict)),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use crate::types::{IntentId, Path, RawClaim, RawExpect, RawIntent, RawMode, RawTarget, Time};
+use crate::types::{IntentId, Micros, Path, RawClaim, RawExpect, RawIntent, RawMode, RawTarget, Time};
 
 /// `secs` seconds.
 pub const fn secs(secs: u64) -> Duration {
@@ -279,14 +279,14 @@ impl Intent {
     /// Its id, unique within the agent's name. Left out, a fresh one is drawn. To ask again after
     /// [`super::DeclareError::Unknown`], declare the same content under the id that it names.
     #[must_use]
-    pub fn id(mut self, id: u64) -> Self {
-        self.id = Some(IntentId::new(id));
+    pub fn id(mut self, id: impl Into<IntentId>) -> Self {
+        self.id = Some(id.into());
         self
     }
 
     /// It takes the place of what `id` stands for: for a grant in hand there is [`super::Grant::revise`].
     #[must_use]
-    pub fn revises(mut self, id: u64) -> Self {
+    pub fn revises(mut self, id: impl Into<IntentId>) -> Self {
         self.revision = true;
         self.id(id)
     }
@@ -308,5 +308,5 @@ impl fmt::Display for When {
 }
 
 fn micros(span: Duration) -> u64 {
-    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+    Micros::from(span).as_us()
 }

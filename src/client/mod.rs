@@ -108,11 +108,11 @@ impl Client {
         let (id, answered) = self.ask(intent, Asked::Fresh, waits).await?;
         let handle = answered.handle;
         Ok(match (to_outcome(id, answered.reply)?, handle) {
-            (Plain::Granted, Some(handle)) => {
-                Outcome::Granted(Grant::new(self.clone(), id, handle.serial, offsets, handle.standing))
+            (Plain::Granted { at }, Some(handle)) => {
+                Outcome::Granted(Grant::new(self.clone(), id, handle.serial, offsets, at, handle.standing))
             }
             // A grant of a fresh declaration always has its handle.
-            (Plain::Granted, None) => return Err(DeclareError::Ended { id }),
+            (Plain::Granted { .. }, None) => return Err(DeclareError::Ended { id }),
             (Plain::Conflict(conflict), _) => Outcome::Conflict(conflict),
             (Plain::Stale(stale), _) => Outcome::Stale(stale),
             (Plain::Rejected(why), _) => Outcome::Rejected(why),
@@ -216,11 +216,9 @@ impl Client {
             When::There(at) => return at,
             When::Here(at) => at,
         };
-        let micros = |span: Duration| Micros::from_us(u64::try_from(span.as_micros()).unwrap_or(u64::MAX));
         let here = self.shared().clock.now();
         let (now, _) = self.coordinator_time();
-        now.after(micros(at.saturating_duration_since(here)))
-            .before(micros(here.saturating_duration_since(at)))
+        (now + at.saturating_duration_since(here)).before(here.saturating_duration_since(at).into())
     }
 
     /// The events from now on. Each stream holds up to [`crate::limits::EVENTS`] that were not read;
@@ -286,7 +284,7 @@ impl Drop for Undo<'_> {
 
 /// A final answer to a declaration, the grant without its handle.
 enum Plain {
-    Granted,
+    Granted { at: Time },
     Conflict(Conflict),
     Stale(Stale),
     Rejected(Rejected),
@@ -294,8 +292,8 @@ enum Plain {
 
 fn to_outcome(id: IntentId, reply: Reply) -> Result<Plain, DeclareError> {
     Ok(match reply {
-        Reply::Granted { .. } => Plain::Granted,
-        Reply::Conflict(of) => Plain::Conflict(Conflict { id, of }),
+        Reply::Granted { at, .. } => Plain::Granted { at },
+        Reply::Conflict { at, of } => Plain::Conflict(Conflict { id, at, of }),
         Reply::Stale { path, as_of, kept } => Plain::Stale(Stale { id, path, as_of, kept }),
         Reply::Rejected { reason, field, hint, retry_after, kept } => {
             let retry_after = retry_after.map(Micros::to_std);

@@ -37,6 +37,7 @@ pub enum Revision {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conflict {
     pub(super) id: IntentId,
+    pub(super) at: Time,
     pub(super) of: wire::Conflict,
 }
 
@@ -44,6 +45,11 @@ impl Conflict {
     /// The intent's id.
     pub fn id(&self) -> IntentId {
         self.id
+    }
+
+    /// When it was decided, by the coordinator's clock: the end of its slot.
+    pub fn decided_at(&self) -> Time {
+        self.at
     }
 
     /// The earliest start that would be free, by the coordinator's clock; [`super::Intent::at`] takes it.

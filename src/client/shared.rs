@@ -292,7 +292,7 @@ impl State {
         self.answered += 1;
         let Some(Waiter { to, kind }) = self.waiters.remove(&request) else { return };
         let handle = match (&reply, kind) {
-            (Reply::Granted { start, end, token }, Asked::Fresh) => {
+            (Reply::Granted { start, end, token, .. }, Asked::Fresh) => {
                 Some(self.new_handle(id, Live { token: *token, start: *start, end: *end }))
             }
             _ => None,
@@ -364,7 +364,7 @@ impl State {
 }
 
 fn contested(news: ContestedNews) -> Event {
-    let ContestedNews { id, token, by, by_id, class, wanted, waits_us, note, .. } = news;
+    let ContestedNews { id, token, at, by, by_id, class, wanted, waits_us, note, .. } = news;
     let waits = Micros::from_us(waits_us).to_std();
-    Event::Contested { id, token, by, by_id, class, wanted, waits, note }
+    Event::Contested { id, token, at, by, by_id, class, wanted, waits, note }
 }

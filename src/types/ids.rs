@@ -49,6 +49,12 @@ macro_rules! number {
             }
         }
 
+        impl From<u64> for $name {
+            fn from(number: u64) -> Self {
+                $name(number)
+            }
+        }
+
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, "{}", self.0)

@@ -1,5 +1,8 @@
 //! Coordinator time in whole microseconds, spans of it, half-open windows, and slot numbers.
 
+use std::ops::Add;
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 /// An instant of coordinator time: microseconds since the Unix epoch, from a clock that never runs
@@ -86,8 +89,8 @@ impl Micros {
     }
 
     /// The span as the standard library's type.
-    pub const fn to_std(self) -> std::time::Duration {
-        std::time::Duration::from_micros(self.0)
+    pub const fn to_std(self) -> Duration {
+        Duration::from_micros(self.0)
     }
 }
 
@@ -133,6 +136,22 @@ impl Window {
     /// Whether `other` lies within this one.
     pub fn covers(self, other: Window) -> bool {
         self.start <= other.start && other.end <= self.end
+    }
+}
+
+impl From<Duration> for Micros {
+    /// Whole microseconds, rounded down; the longest that can be written where it is longer.
+    fn from(span: Duration) -> Self {
+        Micros(u64::try_from(span.as_micros()).unwrap_or(u64::MAX))
+    }
+}
+
+impl Add<Duration> for Time {
+    type Output = Time;
+
+    /// As [`Time::after`].
+    fn add(self, span: Duration) -> Time {
+        self.after(span.into())
     }
 }
 

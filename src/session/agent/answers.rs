@@ -97,7 +97,7 @@ impl AgentSession {
                 if answer.repeat && end <= at {
                     Reply::Ended
                 } else {
-                    self.take(id, abandoned, Held::new(token, start, end, hold))
+                    self.take(id, abandoned, Held::new(token, start, end, hold), at)
                 }
             }
             Verdict::Conflict(Conflict { is_final: false, offer, blockers, .. }) => {
@@ -106,14 +106,12 @@ impl AgentSession {
             Verdict::Revoked { waiting: true, offer, .. } => {
                 return self.news(News::Waiting { id, offer, blockers: Vec::new() });
             }
-            Verdict::Conflict(conflict) => Reply::Conflict(conflict),
-            Verdict::Revoked { offer, .. } => Reply::Conflict(Conflict {
-                is_final: true,
-                deadlock: false,
-                offer,
-                blockers: Vec::new(),
-                kept: false,
-            }),
+            Verdict::Conflict(of) => Reply::Conflict { at, of },
+            Verdict::Revoked { offer, .. } => {
+                let blockers = Vec::new();
+                let of = Conflict { is_final: true, deadlock: false, offer, blockers, kept: false };
+                Reply::Conflict { at, of }
+            }
             Verdict::Stale { path, as_of, kept } => Reply::Stale { path, as_of, kept },
             Verdict::Rejected { reason, field, hint, retry_after_us, kept } => Reply::Rejected {
                 reason,
@@ -136,7 +134,7 @@ impl AgentSession {
     }
 
     /// Takes a grant in hand, unless nobody waits for it any more: then its release is on its way.
-    fn take(&mut self, id: IntentId, abandoned: bool, held: Held) -> Reply {
+    fn take(&mut self, id: IntentId, abandoned: bool, held: Held, at: Time) -> Reply {
         let Held { token, start, end, .. } = held;
         let revised = self.holdings.of(id).is_some() || self.revoked.remove(&id).is_some();
         if !abandoned {
@@ -145,7 +143,7 @@ impl AgentSession {
                 self.news(News::Revised { id, start, end, token });
             }
         }
-        Reply::Granted { start, end, token }
+        Reply::Granted { at, start, end, token }
     }
 
     /// News about what was declared and answered before.

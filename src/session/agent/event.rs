@@ -26,6 +26,8 @@ pub enum Event {
 pub enum Reply {
     /// To a declaration: it may go ahead in `[start, end)`.
     Granted {
+        /// When it was decided.
+        at: Time,
         /// The intent's start, before offsets.
         start: Time,
         /// The latest end of its claims.
@@ -34,7 +36,12 @@ pub enum Reply {
         token: Token,
     },
     /// To a declaration: it cannot be placed.
-    Conflict(Conflict),
+    Conflict {
+        /// When it was decided.
+        at: Time,
+        /// Who is in the way, and what is free instead.
+        of: Conflict,
+    },
     /// To a declaration: somebody may have written after the reading that it rests on.
     Stale {
         /// The first stale reading's path.

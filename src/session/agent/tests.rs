@@ -172,7 +172,7 @@ fn a_waiting_declaration_is_news_until_its_final_answer() {
     bench.answer(request, 1, conflict(false));
     assert!(matches!(bench.event(), Event::News(News::Waiting { .. })));
     bench.answer(request, 1, conflict(true));
-    assert!(matches!(bench.event(), Event::Reply { reply: Reply::Conflict(_), .. }));
+    assert!(matches!(bench.event(), Event::Reply { reply: Reply::Conflict { .. }, .. }));
     assert_eq!(bench.session.unanswered(), 0);
 }
 
@@ -396,7 +396,7 @@ fn a_revision_keeps_the_old_grant_where_it_is_refused_and_replaces_it_where_it_i
     let refused = bench.session.declare(revision.clone()).unwrap();
     bench.answer(refused, 1, conflict(true));
     assert_eq!(bench.session.held(IntentId::new(1)).unwrap().end, end);
-    assert!(matches!(bench.event(), Event::Reply { reply: Reply::Conflict(_), .. }));
+    assert!(matches!(bench.event(), Event::Reply { reply: Reply::Conflict { .. }, .. }));
     let placed = bench.session.declare(revision).unwrap();
     let (start, end, token) = (bench.coordinator(), end.after(Micros::from_secs(1)), Token::new(10));
     bench.answer(placed, 1, Verdict::Granted { start, end, token });
