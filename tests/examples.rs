@@ -1,0 +1,52 @@
+//! The examples print what their README says.
+#![allow(clippy::unwrap_used)] // a helper of a test may fail it
+
+#[allow(dead_code, reason = "its main is not called here")]
+#[path = "../examples/custom_priority.rs"]
+mod custom_priority;
+#[cfg(feature = "daemon")]
+#[allow(dead_code, reason = "its main is not called here")]
+#[path = "../examples/junction/main.rs"]
+mod junction;
+
+/// What the README says that the example prints.
+fn expected(command: &str) -> &'static str {
+    let readme = include_str!("../examples/README.md");
+    let block = readme.split("```").find(|block| block.contains(command)).unwrap();
+    let (_command, expected) = block.split_once(command).unwrap();
+    expected.strip_prefix('\n').unwrap()
+}
+
+#[test]
+fn custom_priority_prints_what_its_readme_says() {
+    let mut printed = Vec::new();
+    custom_priority::show(&mut printed).unwrap();
+    let printed = String::from_utf8(printed).unwrap();
+    assert_eq!(printed, expected("cargo run --example custom_priority --no-default-features"));
+}
+
+/// Times, counts and who is first differ from run to run: what kinds of lines there are does not.
+#[cfg(feature = "daemon")]
+#[tokio::test(flavor = "multi_thread")]
+async fn junction_shows_what_it_is_there_to_show_and_prints_what_its_readme_says() {
+    let mut printed = Vec::new();
+    let ended = junction::run(&mut printed).await;
+    let printed = String::from_utf8(printed).unwrap();
+    assert!(ended.is_ok(), "{ended:?}\n{printed}");
+    let expected = expected("cargo run --release --example junction");
+    let kinds = |text: &str| text.lines().map(kind).collect::<std::collections::BTreeSet<_>>();
+    assert_eq!(kinds(&printed), kinds(expected), "{printed}");
+    let of = |text: &str| text.lines().find(|line| line.starts_with("collisions")).map(str::to_owned);
+    assert_eq!(of(&printed), of(expected));
+}
+
+/// A line without what differs: numbers, names, the lengths of gaps and of drawn rows.
+#[cfg(feature = "daemon")]
+fn kind(line: &str) -> String {
+    let words = line.split_whitespace().map(|word| match word {
+        "bus" | "car" | "truck" | "van" => "VEHICLE".to_owned(),
+        row if row.len() > 2 && row.chars().all(|mark| "-.#".contains(mark)) => "ROW".to_owned(),
+        word => word.replace(|letter: char| letter.is_ascii_digit(), "0").replace("00", "0"),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
