@@ -9,6 +9,8 @@
 //! [`wire`] has the messages.
 
 #[cfg(feature = "daemon")]
+pub mod bench;
+#[cfg(feature = "daemon")]
 pub mod cli;
 #[cfg(feature = "client")]
 pub mod client;

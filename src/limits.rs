@@ -196,6 +196,17 @@ pub const WRITE_CHUNK: usize = 64 * 1024;
 /// Bytes of the file with which `preclaim dev` is found: room for a chain of certificates.
 pub const DEV_FILE_BYTES: usize = 64 * 1024;
 
+/// Agents of one bench: it keeps a schedule for each.
+pub const BENCH_AGENTS: usize = 1_000_000;
+/// Declarations of one measurement: each is kept until the end, half a kilobyte with all that the
+/// coordinator remembers of it.
+pub const BENCH_DECLARATIONS: usize = 4_000_000;
+/// Declarations that are due and not yet written on one connection of a bench; more are not sent, and
+/// counted as errors.
+pub const BENCH_WAITING: usize = 1 << 16;
+/// The longest measurement, warm-up and all.
+pub const BENCH_LONGEST: Micros = Micros::from_secs(3600);
+
 /// The most that a declaration of the largest legal intent takes: 64 claims, each a polygon of 16
 /// corners with heights in a frame of the longest name, 16 readings, note and numbers.
 const DECLARATION_BYTES: usize = CLAIMS * (CORNERS_MAX * 24 + PATH_BYTES + 96)

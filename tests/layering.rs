@@ -18,6 +18,8 @@ const LAYERS: &[&[&str]] = &[
     // Beside the protocol: it drives all of the above from a seed, and nothing but tests uses it.
     &["sim"],
     &["clock", "transport", "store", "client", "coordinator", "telemetry", "config", "trace"],
+    // A load and its measurement: it drives a coordinator by its clients' wire.
+    &["bench"],
     &["cli"],
     &["main"],
 ];

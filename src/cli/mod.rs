@@ -5,6 +5,7 @@
 //! to standard error, and every command ends with a code of [`exit::ExitCode`]. No command decides
 //! anything itself.
 
+mod bench;
 mod completion;
 mod config;
 mod dev;
@@ -30,6 +31,7 @@ enum Command {
     Dev(dev::Args),
     Serve(serve::Args),
     Resolve(resolve::Args),
+    Bench(bench::Args),
     Config(config::Args),
     Completion(completion::Args),
     ExitCodes(exit::Args),
@@ -45,6 +47,7 @@ pub fn main() -> ExitCode {
         Command::Dev(args) => dev::run(args),
         Command::Serve(args) => serve::run(&args),
         Command::Resolve(args) => resolve::run(args),
+        Command::Bench(args) => bench::run(args),
         Command::Config(args) => config::run(args),
         Command::Completion(args) => completion::run(args),
         Command::ExitCodes(args) => exit::run(args),

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::connector::{Closed, Connector};
+#[cfg(feature = "daemon")]
+use super::connector::{Lane, Link};
 use super::discovery::{self, DevFile};
 use super::quic::QuicConnector;
 use super::shared::{Phase, Shared};
@@ -144,6 +146,16 @@ impl ClientBuilder {
         let (addrs, ca) = self.found()?;
         let connector = QuicConnector::new(addrs, self.server_name.clone(), &ca, timeout)?;
         self.connect_by(&connector).await
+    }
+
+    /// Connects and opens the first lane, and says nothing on it: for who speaks the wire itself.
+    #[cfg(feature = "daemon")]
+    pub(crate) async fn open_lane(&self) -> Result<(Arc<dyn Link>, Lane), ConnectError> {
+        let timeout = self.timeout.unwrap_or(TIMEOUT);
+        let (addrs, ca) = self.found()?;
+        let link = QuicConnector::new(addrs, self.server_name.clone(), &ca, timeout)?.connect().await?;
+        let lane = link.open_lane().await.map_err(ConnectError::before_welcome)?;
+        Ok((link, lane))
     }
 
     /// Connects by any connector.

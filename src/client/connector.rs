@@ -40,6 +40,12 @@ pub(crate) trait Link: Send + Sync {
     /// Closes the connection at once; what was not yet sent may be lost.
     fn close(&self, code: CloseCode, why: &str);
 
+    /// The port that the coordinator sees it come from, where that is known.
+    #[cfg(feature = "daemon")]
+    fn local_port(&self) -> Option<u16> {
+        None
+    }
+
     /// Resolves when the connection is over, whoever ended it.
     fn closed(&self) -> Boxed<'_, Closed>;
 }

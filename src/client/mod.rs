@@ -21,6 +21,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use builder::ClientBuilder;
+#[cfg(feature = "daemon")]
+pub(crate) use connector::{Lane, Link};
 pub use error::ConnectError;
 pub use event::{Event, Events};
 pub use grant::{Grant, Lost};

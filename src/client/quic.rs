@@ -72,7 +72,7 @@ impl QuicConnector {
         tokio::select! {
             biased;
             connected = connecting => match connected {
-                Ok(connection) => Ok(Arc::new(QuicLink { connection, _endpoint: endpoint })),
+                Ok(connection) => Ok(Arc::new(QuicLink { connection, endpoint })),
                 Err(error) => {
                     let complaint = complaint.lock().unwrap_or_else(PoisonError::into_inner).take();
                     Err(self.failed(addr, name, error, complaint))
@@ -151,7 +151,8 @@ impl Connector for QuicConnector {
 struct QuicLink {
     connection: Connection,
     /// Lives as long as its connection.
-    _endpoint: Endpoint,
+    #[cfg_attr(not(feature = "daemon"), expect(dead_code, reason = "a connection ends with it"))]
+    endpoint: Endpoint,
 }
 
 impl Link for QuicLink {
@@ -164,6 +165,11 @@ impl Link for QuicLink {
 
     fn close(&self, code: CloseCode, why: &str) {
         self.connection.close(VarInt::from_u32(code.number()), why.as_bytes());
+    }
+
+    #[cfg(feature = "daemon")]
+    fn local_port(&self) -> Option<u16> {
+        self.endpoint.local_addr().ok().map(|addr| addr.port())
     }
 
     fn closed(&self) -> Boxed<'_, Closed> {

@@ -55,8 +55,8 @@ pub use crate::session::coordinator::{Admission, Denial, Open};
 use crate::session::coordinator::{Bounds, Origin, Sessions, Terms};
 use crate::slot::Room;
 pub use crate::slot::{Full, Refused};
-use crate::transport::Departures;
 pub use crate::transport::{BindError, Identity, IdentityError};
+use crate::transport::{Departures, Sending};
 use crate::types::Time;
 use crate::wire::CloseCode;
 
@@ -175,7 +175,10 @@ impl Coordinator {
         } = config;
         let certificate = identity.certificate();
         let departures = observer.clone().map(|observer| {
-            Arc::new(Departures::new(Arc::clone(&clock), move |departure| observer.departed(&departure)))
+            Arc::new(Departures::new(Arc::clone(&clock), move |sending| match sending {
+                Sending::Left(departure) => observer.departed(&departure),
+                Sending::Full => observer.socket_full(),
+            }))
         });
         let endpoint =
             crate::transport::bind(listen, identity, limits.lanes, limits.idle_timeout, departures.clone())?;

@@ -65,4 +65,7 @@ pub trait Observer: Debug + Send + Sync {
     fn departed(&self, departure: &Departure) {
         let _ = departure;
     }
+
+    /// The kernel had no room for a datagram; it is sent once there is.
+    fn socket_full(&self) {}
 }

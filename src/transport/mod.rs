@@ -15,5 +15,5 @@ pub(crate) use endpoint::bind;
 pub(crate) use lane::{LaneError, LaneReader};
 pub(crate) use outbox::{Outbox, write_out};
 pub use stamped_socket::Departure;
-pub(crate) use stamped_socket::Departures;
+pub(crate) use stamped_socket::{Departures, Sending};
 pub use tls::{Identity, IdentityError};

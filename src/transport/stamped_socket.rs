@@ -18,6 +18,8 @@ use crate::types::{FixedMap, Slot, Time};
 /// News of one slot that has left for one connection: the kernel has taken the datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
+    /// Where it went.
+    pub peer: SocketAddr,
     /// Which slot the news is of.
     pub slot: Slot,
     /// When the first datagram was handed to the kernel.
@@ -28,10 +30,19 @@ pub struct Departure {
     pub messages: usize,
 }
 
+/// What became of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sending {
+    /// With it, the last of a slot's news for its peer has left.
+    Left(Departure),
+    /// The kernel had no room for it; it is tried again once there is.
+    Full,
+}
+
 /// What is on its way to each peer, and who is told when it has left.
 pub(crate) struct Departures {
     clock: Arc<dyn Clock>,
-    tell: Box<dyn Fn(Departure) + Send + Sync>,
+    tell: Box<dyn Fn(Sending) + Send + Sync>,
     expected: Mutex<FixedMap<SocketAddr, Expected>>,
 }
 
@@ -51,7 +62,7 @@ impl std::fmt::Debug for Departures {
 }
 
 impl Departures {
-    pub(crate) fn new(clock: Arc<dyn Clock>, tell: impl Fn(Departure) + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(clock: Arc<dyn Clock>, tell: impl Fn(Sending) + Send + Sync + 'static) -> Self {
         Departures { clock, tell: Box::new(tell), expected: Mutex::default() }
     }
 
@@ -72,10 +83,10 @@ impl Departures {
         if it.bytes > 0 {
             return;
         }
-        let departure = Departure { slot: it.slot, first, last: now, messages: it.messages };
+        let departure = Departure { peer: to, slot: it.slot, first, last: now, messages: it.messages };
         expected.remove(&to);
         drop(expected);
-        (self.tell)(departure);
+        (self.tell)(Sending::Left(departure));
     }
 
     fn lock(&self) -> MutexGuard<'_, FixedMap<SocketAddr, Expected>> {
@@ -103,9 +114,13 @@ impl AsyncUdpSocket for StampedSocket {
     }
 
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
-        self.socket.try_send(transmit)?;
-        self.departures.left(transmit.destination, transmit.contents.len());
-        Ok(())
+        let sent = self.socket.try_send(transmit);
+        match &sent {
+            Ok(()) => self.departures.left(transmit.destination, transmit.contents.len()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => (self.departures.tell)(Sending::Full),
+            Err(_) => {}
+        }
+        sent
     }
 
     fn poll_recv(
@@ -154,7 +169,8 @@ mod tests {
         clock.advance(Micros::from_us(5));
         departures.left(a, 900);
         let (first, last) = (Time::from_us(100), Time::from_us(105));
-        assert_eq!(told.try_recv(), Ok(Departure { slot: Slot::new(7), first, last, messages: 3 }));
+        let departure = Departure { peer: a, slot: Slot::new(7), first, last, messages: 3 };
+        assert_eq!(told.try_recv(), Ok(Sending::Left(departure)));
         departures.left(a, 900);
         assert!(told.try_recv().is_err());
     }

@@ -1,0 +1,88 @@
+//! Whom the load talks to: a coordinator in this process, or one that runs elsewhere.
+
+use std::sync::Arc;
+
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::probe::{Probe, Seen};
+use super::{BenchError, Place, Plan};
+use crate::client::ClientBuilder;
+use crate::clock::SystemClock;
+use crate::coordinator::{Coordinator, CoordinatorConfig, CoordinatorError};
+use crate::resolver::Rules;
+use crate::types::Time;
+
+pub(super) struct Host {
+    pub(super) clock: SystemClock,
+    pub(super) builder: ClientBuilder,
+    own: Option<Own>,
+}
+
+/// A coordinator of its own, on a runtime of its own: so the load's tasks do not stand in line with it.
+struct Own {
+    runtime: Runtime,
+    probe: Arc<Probe>,
+    stop: oneshot::Sender<()>,
+    running: JoinHandle<Result<(), CoordinatorError>>,
+}
+
+impl Host {
+    pub(super) fn start(plan: &Plan) -> Result<Self, BenchError> {
+        // One clock for both sides, so that what each of them stamps can be compared.
+        let clock = SystemClock::start(Time::ZERO);
+        match &plan.place {
+            Place::Remote(builder) => Ok(Host { clock, builder: (**builder).clone(), own: None }),
+            Place::InProcess => Host::start_own(plan, clock),
+        }
+    }
+
+    fn start_own(plan: &Plan, clock: SystemClock) -> Result<Self, BenchError> {
+        let probe = Arc::new(Probe::new(clock));
+        let rules = Rules { length: plan.slot, ..Rules::default() };
+        let config = CoordinatorConfig {
+            clock: Arc::new(clock),
+            admission: probe.clone(),
+            observer: Some(probe.clone()),
+            ..CoordinatorConfig::in_memory(rules)?
+        };
+        let runtime = runtime("preclaim-io")?;
+        let entered = runtime.enter();
+        let coordinator = Coordinator::bind(config)?;
+        let builder = ClientBuilder::default()
+            .addr(coordinator.local_addr().to_string())
+            .ca_der(coordinator.certificate());
+        let (stop, stopped) = oneshot::channel();
+        let running = runtime.spawn(coordinator.run(async { drop(stopped.await) }));
+        drop(entered);
+        Ok(Host { clock, builder, own: Some(Own { runtime, probe, stop, running }) })
+    }
+
+    /// Whether the coordinator is of this process, and on the same clock.
+    pub(super) fn is_own(&self) -> bool {
+        self.own.is_some()
+    }
+
+    /// What the coordinator told of itself, where it is of this process.
+    pub(super) fn seen(&self) -> Option<Seen> {
+        self.own.as_ref().map(|own| own.probe.take())
+    }
+
+    /// Stops a coordinator of its own.
+    pub(super) fn stop(&mut self) -> Result<(), BenchError> {
+        let Some(Own { runtime, stop, running, probe: _ }) = self.own.take() else { return Ok(()) };
+        // Where it has ended by itself, nobody listens, and what it ended with says why.
+        let _ = stop.send(());
+        let ended = runtime.block_on(running);
+        runtime.shutdown_background();
+        // A panic of its task is on standard error already.
+        Ok(ended.unwrap_or(Err(CoordinatorError::SlotLoopDied))?)
+    }
+}
+
+/// As many threads as the daemon takes: one for each core but at most two.
+pub(super) fn runtime(name: &str) -> std::io::Result<Runtime> {
+    let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(2));
+    tokio::runtime::Builder::new_multi_thread().worker_threads(threads).thread_name(name).enable_all().build()
+}

@@ -1,0 +1,69 @@
+//! The bench, end to end on real sockets: what it counts and what it reports. How fast it was is the
+//! machine's matter and no test's.
+
+use preclaim::bench::{Place, Plan, Quantiles, Threshold, find_limit, run};
+use preclaim::types::Micros;
+
+/// Some dozens of declarations, half of them on hot paths.
+fn short() -> Plan {
+    Plan {
+        agents: 6,
+        rate: 40.0,
+        conflict: 0.5,
+        duration: Micros::from_ms(300),
+        warmup: Micros::from_ms(50),
+        connections: Some(3),
+        ..Plan::default()
+    }
+}
+
+#[test]
+fn every_declaration_is_decided_or_counted_as_an_error() {
+    let report = run(&short(), "a test", &|_| ()).expect("it measures");
+    assert!((60..=84).contains(&report.declared), "6 agents x 40/s x 0.3 s: {}", report.declared);
+    assert_eq!(report.decided, report.declared - report.errors);
+    assert_eq!(report.errors, report.errors_by_reason.values().sum::<u64>());
+    assert_eq!(report.decided, report.granted + report.conflicts);
+    assert!(report.conflicts > 0, "four hot paths bear no thirty grants of a second each");
+    assert!(report.granted > report.decided / 4, "the others are on paths of their own");
+    let count = |of: Option<Quantiles>| of.expect("measured").count;
+    assert_eq!(count(report.whole), report.decided);
+    assert_eq!(count(report.wait), report.decided);
+    assert!(count(report.work) <= report.decided && count(report.network) == count(report.work));
+    let slots = report.slots.expect("its own coordinator shows them");
+    assert!(slots.run > 0 && slots.late <= slots.run && slots.caught_up <= slots.late);
+    assert!(report.bare.is_some() && report.phases.is_some());
+}
+
+#[test]
+fn the_report_as_json_has_what_it_documents() {
+    let plan = Plan { connections: None, ..short() };
+    let report = run(&plan, "preclaim bench", &|_| ()).expect("it measures");
+    let json = serde_json::to_value(&report).expect("it is data");
+    assert_eq!(json["command"], "preclaim bench");
+    assert_eq!(json["load"]["connections"], 6);
+    for span in ["whole", "wait", "work", "network", "first_sent", "last_sent", "bare", "load_delay"] {
+        for quantile in ["count", "p50", "p90", "p99", "p999", "max"] {
+            assert!(json[span][quantile].is_u64(), "{span}.{quantile} in {json}");
+        }
+    }
+    for (part, field) in
+        [("machine", "cores"), ("build", "version"), ("slots", "late"), ("phases", "resolve")]
+    {
+        assert!(!json[part][field].is_null(), "{part}.{field} in {json}");
+    }
+    let fails = |text: &str| text.parse::<Threshold>().expect("a threshold").fails(&report).is_some();
+    assert!(fails("p50>=0us") && fails("decisions_per_second<1000000"));
+    assert!(!fails("work_p99>3600s"));
+    let table = report.to_string();
+    assert!(table.contains("p99.9") && table.contains("slots with decisions"), "{table}");
+}
+
+#[test]
+fn a_plan_that_cannot_be_is_refused_before_anything_is_started() {
+    let error = run(&Plan { agents: 0, ..Plan::default() }, "a test", &|_| ()).expect_err("no agents");
+    assert!(error.to_string().starts_with("--agents must be"), "{error}");
+    let place = Place::Remote(Box::default());
+    let error = find_limit(&Plan { place, ..short() }, "a test", &|_| ()).expect_err("its slots are unseen");
+    assert!(error.to_string().starts_with("--find-limit must be"), "{error}");
+}
