@@ -86,9 +86,30 @@ fn conflict_percent_of_100(bencher: Bencher<'_, '_>, percent: u64) {
     slots(bencher, Resolver::new(Rules::default()), |slot| declarations(slot, 100, percent));
 }
 
-#[divan::bench(args = [1_000, 100_000, 1_000_000], sample_count = 30, sample_size = 1)]
-fn live_grants_100_declarations(bencher: Bencher<'_, '_>, grants: u64) {
+/// A hundred declarations of two claims each, placed among so many live grants; and the same with the
+/// expiry of the hundred before them.
+#[divan::bench(args = [1_000, 100_000, 1_000_000], sample_count = 100, sample_size = 1)]
+fn live_grants_100_placed(bencher: Bencher<'_, '_>, grants: u64) {
+    slots(bencher, with_live_grants(grants), |slot| {
+        let start = Some(7_200_000_000 + slot * SLOT);
+        batch(
+            slot,
+            (0..100).map(|it| declare(agent(it), slot * SLOT + 1, two_claims(slot, it, start))).collect(),
+        )
+    });
+}
+
+#[divan::bench(args = [1_000, 100_000, 1_000_000], sample_count = 100, sample_size = 1)]
+fn live_grants_100_placed_and_100_expired(bencher: Bencher<'_, '_>, grants: u64) {
     slots(bencher, with_live_grants(grants), |slot| declarations(slot, 100, 0));
+}
+
+/// On two live paths of depth 3, in a gap between the grants there.
+fn two_claims(slot: u64, number: u64, start: Option<u64>) -> RawIntent {
+    let path = |cell: u64| format!("zone-{}/row-{}/cell-{cell}", cell % 100, cell % 1000);
+    let cell = (slot * 7_919 + number * 101) % 100;
+    let claims = vec![claim(path(cell), 5_000), claim(path(cell + 1), 5_000)];
+    RawIntent { slack: 60_000_000, ..intent(slot * 1_000_000 + number, start, claims) }
 }
 
 #[divan::bench(sample_count = 30, sample_size = 1000)]

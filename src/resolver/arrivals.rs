@@ -78,6 +78,9 @@ impl SlotRun<'_> {
         if let Some(field) = checks::reading_from_the_future(intent, self.now) {
             return self.reject(arrival, key, Reason::Invalid, field, false);
         }
+        if self.state.book.record(&key).is_none() {
+            return self.take_undecided(arrival, key, intent, None); // as most do: a new id
+        }
         self.state.book.detach_ended_grant(&key, arrival.at, self.now);
         match self.standing(&key, arrival.at) {
             Some((content, line)) if *content == *intent => self.repeat(arrival, key, line),
