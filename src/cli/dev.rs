@@ -66,11 +66,15 @@ fn announce(coordinator: &Coordinator, length: &str) -> Option<Announcement> {
     let announced = discovery::announce(&dev);
     output::talk(format_args!(
         "listening on {addr} (QUIC), slots of {length}\n\
-         for trying out: no authentication, and nothing is kept when it stops\n\
-         \n\
-         try, in another terminal:\n  preclaim declare file/README.md --for 30s"
+         for trying out: no authentication, and nothing is kept when it stops"
     ));
-    announced
-        .inspect_err(|why| output::talk(format_args!("clients will not find it by themselves: {why}")))
-        .ok()
+    match &announced {
+        Ok(announcement) => {
+            let file = announcement.path().display();
+            output::talk(format_args!("your own clients on this machine find it with no flags, by {file}"));
+        }
+        Err(why) => output::talk(format_args!("clients will not find it by themselves: {why}")),
+    }
+    output::talk("\ntry, in another terminal:\n  preclaim declare file/README.md --for 30s");
+    announced.ok()
 }

@@ -6,21 +6,44 @@
 //! anything itself.
 
 mod bench;
+mod claims;
+mod complaint;
 mod completion;
 mod config;
+mod connect;
+mod declare;
 mod dev;
 pub mod exit;
+mod expect;
+mod explain;
+mod json;
+mod look;
+mod ls;
 mod output;
+mod quote;
+mod release;
+mod renew;
 mod resolve;
 mod serve;
+mod signal;
+mod table;
+mod times;
+mod watch;
 
 use clap::{Parser, Subcommand};
 pub use exit::ExitCode;
 
+const EXAMPLE: &str = "\
+Try it:
+  $ preclaim dev                                   # in one terminal: needs nothing
+  $ preclaim declare file/README.md --for 30s      # in another: granted
+  $ preclaim declare file/README.md --for 5s       # conflict: who, until when, what is free instead
+  $ preclaim ls                                    # who has what, and who waits";
+
 /// A coordinator that takes intents: who declares first what it will use, and when, is granted it or
 /// told who is in the way.
 #[derive(Debug, Parser)]
-#[command(name = "preclaim", version, arg_required_else_help = true)]
+#[command(name = "preclaim", version, arg_required_else_help = true, after_help = EXAMPLE)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -30,6 +53,11 @@ struct Cli {
 enum Command {
     Dev(dev::Args),
     Serve(serve::Args),
+    Declare(declare::Args),
+    Release(release::Args),
+    Renew(renew::Args),
+    Ls(ls::Args),
+    Watch(watch::Args),
     Resolve(resolve::Args),
     Bench(bench::Args),
     Config(config::Args),
@@ -46,6 +74,11 @@ pub fn main() -> ExitCode {
     match command {
         Command::Dev(args) => dev::run(args),
         Command::Serve(args) => serve::run(&args),
+        Command::Declare(args) => declare::run(&args),
+        Command::Release(args) => release::run(&args),
+        Command::Renew(args) => renew::run(&args),
+        Command::Ls(args) => ls::run(&args),
+        Command::Watch(args) => watch::run(&args),
         Command::Resolve(args) => resolve::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Config(args) => config::run(args),
@@ -61,5 +94,25 @@ fn not_a_command(error: &clap::Error) -> ExitCode {
         Err(broken) if !is_failure => output::failed(&broken),
         _ if is_failure => ExitCode::Usage,
         _ => ExitCode::Done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Cli;
+
+    #[test]
+    fn the_command_line_is_whole_and_each_command_has_an_example() {
+        let mut cli = Cli::command();
+        cli.build();
+        cli.clone().debug_assert();
+        let silent = |command: &&clap::Command| !matches!(command.get_name(), "help" | "exit-codes");
+        for command in cli.get_subcommands().filter(silent) {
+            let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let own = format!("$ preclaim {}", command.get_name());
+            assert!(examples.contains(&own), "{}: {examples:?}", command.get_name());
+        }
     }
 }

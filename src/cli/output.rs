@@ -1,17 +1,76 @@
 //! What commands print, and how they end when it cannot be printed.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
+
+use serde::Serialize;
 
 use super::ExitCode;
 
+/// How a command prints its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Format {
+    /// For people
+    Table,
+    /// For programs: one JSON value a line, times in microseconds since 1970
+    Json,
+}
+
+/// The flag that chooses it.
+#[derive(Debug, clap::Args)]
+pub(super) struct Output {
+    /// How to print the data
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "table")]
+    pub(super) output: Format,
+}
+
 /// Prints data.
 pub(super) fn print(data: fmt::Arguments<'_>) -> ExitCode {
-    let mut out = io::stdout().lock();
-    match out.write_fmt(data).and_then(|()| out.flush()) {
+    match write(data) {
         Ok(()) => ExitCode::Done,
         Err(error) => failed(&error),
     }
+}
+
+/// Prints data, and says whether it could be; see [`failed`].
+pub(super) fn write(data: fmt::Arguments<'_>) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_fmt(data).and_then(|()| out.flush())
+}
+
+/// The value as one line of JSON.
+pub(super) fn json(value: &impl Serialize) -> String {
+    // Only maps with keys that are no text cannot be written, and none is.
+    serde_json::to_string(value).unwrap_or_else(|error| format!("{{\"unprintable\":\"{error}\"}}"))
+}
+
+/// Text from elsewhere, such as a note, with what would steer a terminal made visible.
+pub(super) fn harmless(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(shown).collect()
+}
+
+/// A colour of words that people look for first.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Colour {
+    Green,
+    Red,
+    Yellow,
+}
+
+/// The word in that colour, where `stream` is a terminal and `NO_COLOR` is not set.
+pub(super) fn painted(word: &str, colour: Colour, stream: &impl IsTerminal) -> String {
+    let unwanted = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    if !stream.is_terminal() || unwanted("NO_COLOR") || is_dumb {
+        return word.to_owned();
+    }
+    let code = match colour {
+        Colour::Green => 32,
+        Colour::Red => 31,
+        Colour::Yellow => 33,
+    };
+    format!("\u{1b}[1;{code}m{word}\u{1b}[0m")
 }
 
 /// How a command ends that could not write its data: quietly, where its reader has gone.

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::signal::Stop;
 use super::{ExitCode, output};
 use crate::config::{Config, TlsFiles};
 use crate::coordinator::{
@@ -126,24 +127,12 @@ fn workers() -> usize {
 
 /// Resolves when the process is asked to stop; a second time ends it at once.
 fn stop_signal() -> io::Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let asked = move || async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-        (interrupt, terminate)
-    };
+    let mut stop = Stop::listen()?;
     Ok(async move {
-        let (mut interrupt, mut terminate) = asked().await;
+        stop.asked().await;
         output::talk("stopping: the open slot is decided, agents are told");
         tokio::spawn(async move {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
+            stop.asked().await;
             std::process::exit(ExitCode::Failure as i32);
         });
     })

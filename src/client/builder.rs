@@ -261,7 +261,7 @@ fn read_ca(file: &Path) -> Result<String, ConnectError> {
 
 /// 128 bits that no other process draws. The standard library seeds its hashers from the system's
 /// randomness; ids need to be distinct, not secret.
-fn random() -> u128 {
+pub(crate) fn random() -> u128 {
     let draw = || u128::from(RandomState::new().build_hasher().finish());
     draw() << 64 | draw()
 }

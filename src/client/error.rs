@@ -116,7 +116,7 @@ impl ConnectError {
             ConnectError::NoAddress { .. } => {
                 "start one with `preclaim dev`, or name one with --addr or PRECLAIM_ADDR".into()
             }
-            ConnectError::BadAddress { .. } => "write HOST:PORT, such as 127.0.0.1:7431".into(),
+            ConnectError::BadAddress { .. } => "write HOST:PORT, such as 127.0.0.1:7411".into(),
             ConnectError::BadCa { .. } => {
                 "give the coordinator's CA certificate (PEM) with --ca or PRECLAIM_CA".into()
             }

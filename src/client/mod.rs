@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 
 pub use builder::ClientBuilder;
 #[cfg(feature = "daemon")]
+pub(crate) use builder::random;
+#[cfg(feature = "daemon")]
 pub(crate) use connector::{Lane, Link};
 pub use error::ConnectError;
 pub use event::{Event, Events};
