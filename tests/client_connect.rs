@@ -72,7 +72,7 @@ async fn nothing_comes_back_within_the_time() {
 async fn a_certificate_that_is_not_trusted_tells_what_it_is_good_for() {
     let house = House::open().await;
     let (_, settings) = made("localhost");
-    match error(settings, house.addr).await {
+    match error(settings, house.0.local_addr()).await {
         ConnectError::NotTrusted { expected, valid_for, why, .. } => {
             assert_eq!(expected, "127.0.0.1");
             assert!(valid_for.contains(&"localhost".into()) && valid_for.contains(&"127.0.0.1".into()));
@@ -154,8 +154,8 @@ async fn too_many_connections_are_told_so() {
 async fn the_first_address_that_answers_is_taken() {
     let house = House::open().await;
     let free: SocketAddr = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let settings = Client::builder().addr(free.to_string()).addr(house.addr.to_string());
-    let client = soon(settings.ca_der(&house.certificate).name("car-7").connect()).await.unwrap();
+    let settings = Client::builder().addr(free).addr(house.0.local_addr());
+    let client = soon(settings.ca_der(house.0.certificate()).name("car-7").connect()).await.unwrap();
     assert_eq!(client.name(), "car-7");
     house.close().await;
 }

@@ -10,11 +10,10 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let coordinator = Coordinator::bind(CoordinatorConfig::in_memory(Rules::default())?)?;
-//! println!("listening on {}", coordinator.local_addr());
-//! let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-//! let running = tokio::spawn(coordinator.run(async { drop(stopped.await) }));
-//! drop(stop);
-//! running.await??;
+//! let running = coordinator.spawn();
+//! let client = running.client("fork-lift-7").connect().await?;
+//! println!("{} is connected to {}", client.name(), running.local_addr());
+//! running.stop().await?;
 //! # Ok(())
 //! # }
 //! ```
@@ -25,6 +24,7 @@ mod intake;
 mod journal;
 mod listing;
 mod observer;
+mod running;
 mod slot_loop;
 
 use std::fmt;
@@ -37,6 +37,7 @@ use std::sync::atomic::AtomicU64;
 pub use journal::{Journal, NoJournal};
 pub use observer::{Departure, Observer, Punctuality, SlotReport};
 use quinn::{Endpoint, Incoming};
+pub use running::Running;
 use rustls::pki_types::CertificateDer;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -138,7 +139,8 @@ impl From<LoopDeath> for CoordinatorError {
     }
 }
 
-/// A coordinator that listens, and decides once it is [run](Coordinator::run).
+/// A coordinator that listens, and decides once it is [run](Coordinator::run), or
+/// [spawned](Coordinator::spawn).
 pub struct Coordinator {
     endpoint: Endpoint,
     local_addr: SocketAddr,

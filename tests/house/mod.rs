@@ -1,25 +1,17 @@
 //! A coordinator inside the test, on a free port of this machine, and clients of it.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use preclaim::Client;
 use preclaim::client::{ClientBuilder, ConnectError};
-use preclaim::coordinator::{Coordinator, CoordinatorConfig, CoordinatorError};
+use preclaim::coordinator::{Coordinator, CoordinatorConfig, Running};
 use preclaim::resolver::Rules;
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
 /// Long enough for anything that happens at all, on the slowest machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running coordinator.
-pub(crate) struct House {
-    pub(crate) addr: SocketAddr,
-    pub(crate) certificate: Vec<u8>,
-    stop: Option<oneshot::Sender<()>>,
-    running: JoinHandle<Result<(), CoordinatorError>>,
-}
+pub(crate) struct House(pub(crate) Running);
 
 impl House {
     pub(crate) async fn open() -> Self {
@@ -27,16 +19,12 @@ impl House {
     }
 
     pub(crate) async fn with(config: CoordinatorConfig) -> Self {
-        let coordinator = Coordinator::bind(config).unwrap();
-        let (stop, stopped) = oneshot::channel();
-        let (addr, certificate) = (coordinator.local_addr(), coordinator.certificate().to_vec());
-        let running = tokio::spawn(coordinator.run(async { drop(stopped.await) }));
-        House { addr, certificate, stop: Some(stop), running }
+        House(Coordinator::bind(config).unwrap().spawn())
     }
 
     /// Settings that reach it.
     pub(crate) fn settings(&self, name: &str) -> ClientBuilder {
-        Client::builder().addr(self.addr.to_string()).ca_der(&self.certificate).name(name).timeout(PATIENCE)
+        self.0.client(name).timeout(PATIENCE)
     }
 
     pub(crate) async fn client(&self, name: &str) -> Client {
@@ -48,9 +36,8 @@ impl House {
     }
 
     /// Shuts down as on a signal.
-    pub(crate) async fn close(mut self) {
-        drop(self.stop.take());
-        self.running.await.unwrap().unwrap();
+    pub(crate) async fn close(self) {
+        self.0.stop().await.unwrap();
     }
 }
 
