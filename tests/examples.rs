@@ -6,6 +6,10 @@
 mod custom_priority;
 #[cfg(feature = "daemon")]
 #[allow(dead_code, reason = "its main is not called here")]
+#[path = "../examples/embedded.rs"]
+mod embedded; // its tests run here too
+#[cfg(feature = "daemon")]
+#[allow(dead_code, reason = "its main is not called here")]
 #[path = "../examples/junction/main.rs"]
 mod junction;
 
@@ -23,6 +27,15 @@ fn custom_priority_prints_what_its_readme_says() {
     custom_priority::show(&mut printed).unwrap();
     let printed = String::from_utf8(printed).unwrap();
     assert_eq!(printed, expected("cargo run --example custom_priority --no-default-features"));
+}
+
+#[cfg(feature = "daemon")]
+#[tokio::test]
+async fn embedded_prints_what_its_readme_says() {
+    let mut printed = Vec::new();
+    embedded::show(&mut printed).await.unwrap();
+    let printed = String::from_utf8(printed).unwrap();
+    assert_eq!(printed, expected("cargo run --example embedded"));
 }
 
 /// Times, counts and who is first differ from run to run: what kinds of lines there are does not.

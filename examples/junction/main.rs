@@ -20,7 +20,6 @@ use preclaim::resolver::Rules;
 use preclaim::types::{Micros, Slot, Time};
 use preclaim::wire::Refusal;
 use preclaim::{Client, Event, Grant, Intent, Outcome, millis};
-use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use story::{Journey, Story};
@@ -49,15 +48,12 @@ pub(crate) async fn run(out: &mut (impl Write + Send)) -> Result<(), Failure> {
     story::introduce(out)?;
 
     // The coordinator: on a free port of this machine, with a certificate of its own making.
-    let coordinator = Coordinator::bind(CoordinatorConfig::in_memory(Rules::default())?)?;
-    let (addr, certificate) = (coordinator.local_addr(), coordinator.certificate().to_vec());
-    let (stop, stopped) = oneshot::channel::<()>();
-    let running = tokio::spawn(coordinator.run(async { drop(stopped.await) }));
+    let coordinator = Coordinator::bind(CoordinatorConfig::in_memory(Rules::default())?)?.spawn();
 
     // The agents: a task each, with a connection of its own.
     let mut clients = Vec::new();
     for vehicle in VEHICLES {
-        clients.push(Client::builder().addr(addr).ca_der(&certificate).name(vehicle.name).connect().await?);
+        clients.push(coordinator.client(vehicle.name).connect().await?);
     }
     let begin = beginning(&clients[0]);
     let mut driving = JoinSet::new();
@@ -74,8 +70,7 @@ pub(crate) async fn run(out: &mut (impl Write + Send)) -> Result<(), Failure> {
         story.add(journey, alerts);
     }
 
-    drop(stop);
-    running.await??;
+    coordinator.stop().await?;
     story.tell(out)?;
     story.check()
 }
