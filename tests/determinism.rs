@@ -1,5 +1,6 @@
 //! The same trace decides alike, however often, however it is fed in, and whatever it is built with.
 #![cfg(feature = "daemon")]
+#![allow(clippy::unwrap_used)] // what cannot be unwrapped here is a test that has failed
 
 use std::fmt::Write as _;
 use std::io::Read;
