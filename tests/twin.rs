@@ -33,6 +33,8 @@ mod scenarios;
 mod shrink;
 #[path = "twin/trace.rs"]
 mod trace;
+#[path = "twin/waiting.rs"]
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,5 +1,7 @@
 //! The book: what each intent's id stands for, and every grant in force.
 
+mod consistency;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;

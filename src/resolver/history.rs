@@ -1,6 +1,8 @@
 //! What is remembered of ended windows: for `expects`, the latest ends by target; for the `fair`
 //! model, how long each agent held what has ended.
 
+mod consistency;
+
 use std::collections::VecDeque;
 
 use super::digest::{Item, ItemHasher, StateDigest};

@@ -4,6 +4,8 @@
 //! until the end of its slot, or a place that is held until then. The ledger knows where windows
 //! are; what conflicts with what is `fit`'s business.
 
+mod consistency;
+
 use std::sync::Arc;
 
 use super::nodes::{NodeId, Nodes};

@@ -132,14 +132,18 @@ impl Resolver {
         self.ended_windows.settle(&mut self.digest);
         self.ended_grants.settle(&mut self.digest);
         self.settings.settle(&mut self.digest);
+        let hash = Some(self.hash_of_counters());
+        self.digest.replace(self.counters_hash, hash);
+        self.counters_hash = hash;
+        self.digest
+    }
+
+    fn hash_of_counters(&self) -> u128 {
         let mut counters = digest::ItemHasher::new(digest::Item::Counters);
         counters.number(self.next_token);
         counters.number(self.arrivals);
         counters.time(self.ended_windows.forgotten());
-        let hash = Some(counters.finish());
-        self.digest.replace(self.counters_hash, hash);
-        self.counters_hash = hash;
-        self.digest
+        counters.finish()
     }
 
     /// Whether some intent is still undecided.

@@ -1,6 +1,8 @@
 //! The tree of paths as numbered nodes: a path is looked up once, and its ancestors are reached by
 //! number from there on.
 
+mod consistency;
+
 use crate::types::{FixedMap, Path};
 
 /// A node's number. It is used again once its node is gone.

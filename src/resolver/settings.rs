@@ -24,7 +24,8 @@ impl Settings {
 
     /// Takes a new table, in which nothing is set at run time any longer.
     pub(super) fn replace(&mut self, resources: &[Resource]) {
-        let dropped = std::mem::take(&mut self.set_at_run_time).into_values().collect();
+        let mut dropped = std::mem::take(&mut self.dropped);
+        dropped.extend(std::mem::take(&mut self.set_at_run_time).into_values());
         *self = Settings { dropped, ..Settings::new(resources) };
     }
 
@@ -32,12 +33,14 @@ impl Settings {
     pub(super) fn settle(&mut self, digest: &mut StateDigest) {
         self.dropped.drain(..).for_each(|hash| digest.replace(hash, None));
         for (path, hash) in self.set_at_run_time.iter_mut().filter(|(_, hash)| hash.is_none()) {
-            let mut hasher = ItemHasher::new(Item::Resource);
-            hasher.text(path.as_str());
-            hasher.option(self.by_path.get(path).and_then(|it| it.capacity), ItemHasher::number);
-            *hash = Some(hasher.finish());
+            *hash = Some(hash_of_capacity(path, self.by_path.get(path)));
             digest.replace(None, *hash);
         }
+    }
+
+    /// The digest's part of each capacity that was set at run time, made afresh.
+    pub(super) fn hashes(&self) -> impl Iterator<Item = u128> {
+        self.set_at_run_time.keys().map(|path| hash_of_capacity(path, self.by_path.get(path)))
     }
 
     pub(super) fn set_capacity(&mut self, path: &Path, capacity: u64) {
@@ -101,6 +104,13 @@ impl Settings {
         }
         draws
     }
+}
+
+fn hash_of_capacity(path: &Path, resource: Option<&Resource>) -> u128 {
+    let mut hasher = ItemHasher::new(Item::Resource);
+    hasher.text(path.as_str());
+    hasher.option(resource.and_then(|it| it.capacity), ItemHasher::number);
+    hasher.finish()
 }
 
 /// The claims of one intent that draw on one pool.

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use preclaim::resolver::invariants::InvariantCheck;
+use preclaim::resolver::invariants::{InvariantCheck, tables_agree};
 use preclaim::resolver::{Resolver, Rules, SlotBatch};
 use preclaim::types::{Decision, Slot, Time, Verdict, Window};
 
@@ -125,7 +125,8 @@ impl Real {
     fn decide(&mut self, batch: &SlotBatch) -> (Vec<Decision>, String) {
         self.check.before_slot(&self.whole, batch);
         let outcome = self.whole.resolve(batch);
-        let breach = self.check.after_slot(&self.whole, &outcome).err();
+        let checked = self.check.after_slot(&self.whole, &outcome);
+        let breach = checked.and_then(|()| tables_agree(&self.whole)).err();
         let mut wrong = breach.map_or(String::new(), |breach| format!("the resolver broke: {breach}"));
         let is_due = self.lazy.next_due().is_some_and(|due| due <= batch.slot());
         if is_due || !batch.inputs().is_empty() {
