@@ -77,6 +77,8 @@ struct Life {
     /// A lease that has ended and whose expiry is still to be told.
     expiring: Option<Token>,
     undecided: Undecided,
+    /// The token of its last shrink: a repeat tells it again, even of a grant that has ended since.
+    shrunk: Option<Token>,
 }
 
 /// The lives that have not ended.
@@ -204,7 +206,7 @@ impl Life {
             (What::Intent { hold }, Some(Verdict::Granted { token, end, .. }))
                 if *token >= slot.first_token =>
             {
-                if self.granted.is_none_or(|granted| granted.token != *token) {
+                if self.shrunk.replace(*token) != Some(*token) {
                     holds(self.granted.is_some(), "only a grant in force can shrink", (it, token))?;
                     self.undecided = Undecided::No;
                     self.granted = Some(Granted { token: *token, end: *end, hold });
