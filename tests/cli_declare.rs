@@ -56,7 +56,10 @@ fn the_offer_can_be_pasted_and_is_granted() {
         std::path::Path::new(env!("CARGO_BIN_EXE_preclaim")).parent().unwrap().display()
     );
     let mut shell = std::process::Command::new("sh");
-    shell.args(["-c", pasted]).env("PATH", path).env("XDG_RUNTIME_DIR", dev.runtime.path());
+    shell
+        .args(["-c", &format!("{pasted} --output table")])
+        .env("PATH", path)
+        .env("XDG_RUNTIME_DIR", dev.runtime.path());
     let granted = Said::by(shell.env("PRECLAIM_NAME", "bob"), "").ends(0);
     assert!(granted.out.contains(" from ") && granted.out.contains(" until "), "{granted:?}");
 }

@@ -77,7 +77,7 @@ fn ls_shows_who_what_how_until_when_and_why() {
     dev.run_as("bob", &["declare", "yard@0,0..1,1", "--for", "10m", "--in", "5m", "--id", "8"]).ends(0);
     let said = dev.run(&["ls"]).ends(0);
     let lines: Vec<Vec<&str>> = said.out.lines().map(cells).collect();
-    assert_eq!(lines[0], ["AGENT", "INTENT", "STATE", "TOKEN", "WHAT", "MODE", "UNTIL", "NOTE"]);
+    assert_eq!(lines[0], ["AGENT", "INTENT", "STATE", "TOKEN", "WHAT", "MODE", "WHEN", "NOTE"]);
     assert_eq!(lines[1][..6], ["ada", "7", "granted", "1", "file/src", "exclusive"]);
     assert!(lines[1][6].starts_with("until ") && lines[1][7] == "refactor", "{said:?}");
     assert_eq!(lines[2], ["db", "shared"]);
@@ -263,6 +263,17 @@ fn without_a_name_it_is_the_user_s_on_this_machine() {
     let mut command = dev.runtime.command(&["declare", "a", "--for", "1s", "--output", "json"]);
     let said = Said::by(command.env_remove("PRECLAIM_NAME").env("USER", "grace"), "").ends(0).json();
     assert!(said["agent"].as_str().unwrap().starts_with("grace@"), "{said}");
+}
+
+#[test]
+fn off_a_terminal_data_is_json_and_talk_is_still_for_people() {
+    let dev = Dev::start();
+    dev.run(&["declare", "a", "--for", "10m"]).ends(0);
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_preclaim"));
+    command.args(["declare", "a", "--for", "1s"]).env("XDG_RUNTIME_DIR", dev.runtime.path());
+    let said = Said::by(command.env_remove("PRECLAIM_ADDR").env_remove("PRECLAIM_CA"), "").ends(10);
+    assert_eq!(said.json()["conflict"]["blockers"][0]["agent"], Value::from("ada"));
+    assert!(said.err.starts_with("conflict: a (exclusive) is not free\n  why  ada (intent "), "{said:?}");
 }
 
 #[test]

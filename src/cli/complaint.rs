@@ -4,7 +4,8 @@ use std::fmt;
 use std::io;
 
 use super::ExitCode;
-use super::output::{self, Colour};
+use super::json::Line;
+use super::output::{self, Colour, Format};
 
 /// Why a command did not do what it was asked to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +37,17 @@ impl Complaint {
     pub(super) fn todo(mut self, todo: impl Into<String>) -> Self {
         self.todo.push(todo.into());
         self
+    }
+
+    /// Says it, after its data was printed for a program. People read it in either case: it is talk.
+    pub(super) fn beside(&self, format: Format, line: &Line<'_>) -> ExitCode {
+        if format == Format::Json {
+            match output::print(format_args!("{}\n", output::json(line))) {
+                ExitCode::Done => {}
+                failed => return failed,
+            }
+        }
+        self.say()
     }
 
     /// Says it on standard error, and hands on the code.

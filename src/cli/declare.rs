@@ -232,35 +232,27 @@ impl<'a> Plan<'a> {
 
     fn tell(&self, client: &Client, outcome: Outcome, wall: &Wall, waited: Option<Micros>) -> ExitCode {
         let name = client.name();
-        let as_json = self.args.output.output == Format::Json;
-        let line =
-            |told, code| match output::print(format_args!("{}\n", json(&Line::told(name, self.id, told)))) {
-                ExitCode::Done => code,
-                failed => failed,
-            };
+        let told = |complaint: Complaint, told| {
+            complaint.beside(self.args.output.format(), &Line::told(name, self.id, told))
+        };
         match outcome {
             Outcome::Granted(grant) => self.granted(grant, name, wall),
             Outcome::Conflict(conflict) => {
-                let asked = self.asked(name, waited);
-                let complaint = explain::conflict(&asked, (&conflict).into(), wall, self);
-                if !as_json {
-                    return complaint.say();
-                }
+                let complaint = explain::conflict(&self.asked(name, waited), (&conflict).into(), wall, self);
                 let body = Conflict::last(conflict.is_deadlock(), conflict.offer(), conflict.blockers());
-                line(Told::Conflict(body), complaint.code)
+                told(complaint, Told::Conflict(body))
             }
-            Outcome::Stale(stale) if as_json => {
+            Outcome::Stale(stale) => {
                 let (path, as_of) = (stale.path(), stale.as_of());
-                line(Told::Stale(Stale { path, as_of, kept: false }), ExitCode::Stale)
+                let complaint = explain::stale(path, as_of, wall, self);
+                told(complaint, Told::Stale(Stale { path, as_of, kept: false }))
             }
-            Outcome::Stale(stale) => explain::stale(stale.path(), stale.as_of(), wall, self).say(),
-            Outcome::Rejected(why) if as_json => {
+            Outcome::Rejected(why) => {
                 let retry_after = why.retry_after().map(|after| micros(after).as_us());
                 let (reason, field, hint) = (why.reason().as_str(), why.field(), why.hint());
                 let body = Rejected { reason, field, kept: false, hint, retry_after };
-                line(Told::Rejected(body), connect::refusal_code(why.reason()))
+                told(explain::rejected((&why).into()), Told::Rejected(body))
             }
-            Outcome::Rejected(why) => explain::rejected((&why).into()).say(),
         }
     }
 
@@ -272,7 +264,7 @@ impl<'a> Plan<'a> {
     fn granted(&self, grant: Grant, name: &str, wall: &Wall) -> ExitCode {
         let (start, end, token, fence) = (grant.start(), grant.end(), grant.token(), grant.fence(0));
         let id = grant.detach();
-        if self.args.output.output == Format::Json {
+        if self.args.output.format() == Format::Json {
             let placed = Placed::new(start, end, token).fenced(fence);
             return output::print(format_args!("{}\n", json(&Line::told(name, id, Told::Granted(placed)))));
         }

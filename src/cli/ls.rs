@@ -46,7 +46,7 @@ async fn list(args: &Args, client: &Client) -> ExitCode {
         let shown = listing.entries.len();
         output::talk(format_args!("only the first {shown} are listed: ask for a path or an --agent"));
     }
-    match args.output.output {
+    match args.output.format() {
         Format::Json => output::print(format_args!("{}\n", json(&Document::of(&listing)))),
         Format::Table if listing.entries.is_empty() => {
             output::talk("nothing is granted, and nothing waits");
@@ -78,7 +78,7 @@ impl<'a> Document<'a> {
 
 /// One line for each claim; what is of the intent stands beside its first.
 fn table(entries: &[ListEntry], wall: &Wall) -> Table {
-    let mut table = Table::headed(&["AGENT", "INTENT", "STATE", "TOKEN", "WHAT", "MODE", "UNTIL", "NOTE"]);
+    let mut table = Table::headed(&["AGENT", "INTENT", "STATE", "TOKEN", "WHAT", "MODE", "WHEN", "NOTE"]);
     for entry in entries {
         let (state, token, until) = state(entry, wall);
         let mut first =

@@ -10,18 +10,24 @@ use super::ExitCode;
 /// How a command prints its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Format {
-    /// For people
     Table,
-    /// For programs: one JSON value a line, times in microseconds since 1970
     Json,
 }
 
 /// The flag that chooses it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Output {
-    /// How to print the data
-    #[arg(long, value_enum, value_name = "FORMAT", default_value = "table")]
-    pub(super) output: Format,
+    /// For people, or for programs: one JSON value a line, times in microseconds since 1970 [default:
+    /// table on a terminal, else json]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    output: Option<Format>,
+}
+
+impl Output {
+    /// The format that was asked for, or the one for who reads.
+    pub(super) fn format(&self) -> Format {
+        self.output.unwrap_or(if io::stdout().is_terminal() { Format::Table } else { Format::Json })
+    }
 }
 
 /// Prints data.

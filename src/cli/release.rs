@@ -41,18 +41,15 @@ async fn release(args: &Args, client: &Client) -> ExitCode {
         Ok(Released::AlreadyEnded(_)) => true,
         Err(error) => return connect::unanswered(&error).say(),
     };
-    let code = if unknown { ExitCode::Rejected } else { ExitCode::Done };
-    match (args.output.output, unknown) {
-        (Format::Json, _) => {
-            let told = Told::Released(Body { reason: None, unknown });
-            let printed = output::print(format_args!("{}\n", json(&Line::told(client.name(), id, told))));
-            if printed == ExitCode::Done { code } else { printed }
-        }
-        (Format::Table, false) => {
+    let format = args.output.format();
+    let line = Line::told(client.name(), id, Told::Released(Body { reason: None, unknown }));
+    match format {
+        _ if unknown => nothing(client.name(), id).beside(format, &line),
+        Format::Json => output::print(format_args!("{}\n", json(&line))),
+        Format::Table => {
             let released = output::painted("released", Colour::Green, &io::stdout());
             output::print(format_args!("{released}: intent {id}\n"))
         }
-        (Format::Table, true) => nothing(client.name(), id).say(),
     }
 }
 

@@ -57,27 +57,24 @@ async fn renew(args: &Args, client: &Client) -> ExitCode {
         Err(error) => return connect::unanswered(&error).say(),
     };
     let wall = Wall::at(client.coordinator_time().0);
-    let as_json = args.output.output == Format::Json;
-    let line =
-        |told, code| match output::print(format_args!("{}\n", json(&Line::told(client.name(), id, told)))) {
-            ExitCode::Done => code,
-            failed => failed,
-        };
+    let format = args.output.format();
+    let line = |told| Line::told(client.name(), id, told);
     match renewal {
-        Renewal::Until(end) if as_json => line(Told::Renewed(Renewed { end }), ExitCode::Done),
+        Renewal::Until(end) if format == Format::Json => {
+            output::print(format_args!("{}\n", json(&line(Told::Renewed(Renewed { end })))))
+        }
         Renewal::Until(end) => {
             let renewed = output::painted("renewed", Colour::Green, &io::stdout());
             output::print(format_args!("{renewed}: intent {id} until {}\n", wall.ahead(end)))
         }
         Renewal::Denied { end, blockers } => {
-            let complaint = denied(id, until, end, &blockers, &wall);
-            if !as_json {
-                return complaint.say();
-            }
-            line(Told::RenewDenied(Denied::until(end, &blockers)), complaint.code)
+            let told = Told::RenewDenied(Denied::until(end, &blockers));
+            denied(id, until, end, &blockers, &wall).beside(format, &line(told))
         }
-        Renewal::Ended if as_json => line(Told::RenewDenied(Denied::UNKNOWN), ExitCode::Rejected),
-        Renewal::Ended => release::nothing(client.name(), id).say(),
+        Renewal::Ended => {
+            let told = Told::RenewDenied(Denied::UNKNOWN);
+            release::nothing(client.name(), id).beside(format, &line(told))
+        }
     }
 }
 

@@ -53,7 +53,8 @@ async fn watch(args: &Args, client: &Client) -> ExitCode {
         Ok(decisions) => decisions,
         Err(error) => return connect::unanswered(&error).say(),
     };
-    if args.output.output == Format::Table {
+    let format = args.output.format();
+    if format == Format::Table {
         output::talk("watching; Ctrl-C ends it");
     }
     loop {
@@ -62,7 +63,7 @@ async fn watch(args: &Args, client: &Client) -> ExitCode {
             Some(Err(error)) => return over(&error).say(),
             None => return over(&RequestError::Disconnected).say(),
         };
-        let printed = match args.output.output {
+        let printed = match format {
             Format::Json => output::write(format_args!("{}\n", json(&Line::watched(&event)))),
             Format::Table => {
                 let wall = Wall::at(client.coordinator_time().0);

@@ -26,14 +26,19 @@ impl Runtime {
     /// The command, away from whatever the user of this machine runs.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_preclaim"));
-        command.args(args).env("XDG_RUNTIME_DIR", &self.0).env("TZ", "UTC").env("PRECLAIM_NAME", "ada");
+        let prints = ["declare", "release", "renew", "ls", "watch"].contains(&args[0]);
+        command
+            .args(args)
+            .args(["--output", "table"].iter().filter(|_| prints && !args.contains(&"--output")));
+        command.env("XDG_RUNTIME_DIR", &self.0).env("TZ", "UTC").env("PRECLAIM_NAME", "ada");
         for name in ["PRECLAIM_ADDR", "PRECLAIM_CA", "PRECLAIM_LOG", "NO_COLOR"] {
             command.env_remove(name);
         }
         command
     }
 
-    /// Runs it to its end.
+    /// Runs it to its end. What it prints for people, unless `args` say otherwise: for a reader that
+    /// is no terminal it would print JSON.
     pub(crate) fn run(&self, args: &[&str]) -> Said {
         Said::by(&mut self.command(args), "")
     }
