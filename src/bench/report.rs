@@ -102,7 +102,8 @@ pub struct Slots {
 /// The steps of a slot, one span a slot.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Phases {
-    /// From the slot's end until its loop had woken and closed it.
+    /// From the slot's end until its loop had woken and closed it; without slots that were caught up,
+    /// which waited for the work on those before them.
     pub wake: Option<Quantiles>,
     /// Deciding.
     pub resolve: Option<Quantiles>,
@@ -172,8 +173,9 @@ fn phases(seen: &Joined) -> Phases {
     let step = |step: fn(&SlotReport) -> Micros| Quantiles::of(seen.slots.iter().map(step));
     let published = |report: &SlotReport| report.published.since(report.at);
     let send = |report: &SlotReport| Some(seen.sent.get(&report.slot)?.last.less(published(report)));
+    let woken = seen.slots.iter().filter(|report| report.punctuality != Punctuality::CaughtUp);
     Phases {
-        wake: step(|report| report.closed.since(report.at)),
+        wake: Quantiles::of(woken.map(|report| report.closed.since(report.at))),
         resolve: step(|report| report.resolved.since(report.closed)),
         persist: step(|report| report.persisted.since(report.resolved)),
         publish: step(|report| report.published.since(report.persisted)),

@@ -67,7 +67,7 @@ pub(super) struct Args {
     #[arg(long, conflicts_with_all = ["addr", "duration", "warmup", "fail"])]
     find_limit: bool,
     /// End with 99 where this holds, as in 'p99>12ms'; may be given several times
-    #[arg(long, value_name = "FIGURE>VALUE")]
+    #[arg(long, value_name = "CONDITION")]
     fail: Vec<Threshold>,
     /// For people, or for programs [default: table on a terminal, else json]
     #[arg(long, value_name = "FORM")]
