@@ -206,16 +206,16 @@ fn gave_way(report: &Report) -> Option<Bottleneck> {
     behind.then_some(Bottleneck::Load)
 }
 
-/// The step of a slot that takes longest at p99; the load, where its own delay is longer than all. Of
-/// the slot loop's waking counts what it takes beyond the bare thread's: the rest is not the rate's doing.
+/// The step of a slot that takes longest at p90 (p99 is often the machine's doing), or the load, where
+/// its own delay is longer. Of the slot loop's waking counts what it takes beyond the bare thread's.
 fn longest(report: &Report) -> Bottleneck {
     let Some(phases) = report.phases else { return Bottleneck::Load };
     let send = match report.socket_full {
         Some(1..) => Bottleneck::Socket,
         _ => Bottleneck::SenderCpu,
     };
-    let bare = report.bare.map_or(0, |bare| bare.p99);
-    let wake = phases.wake.map(|wake| Quantiles { p99: wake.p99.saturating_sub(bare), ..wake });
+    let bare = report.bare.map_or(0, |bare| bare.p90);
+    let wake = phases.wake.map(|wake| Quantiles { p90: wake.p90.saturating_sub(bare), ..wake });
     let steps = [
         (wake, Bottleneck::Wake),
         (phases.resolve, Bottleneck::Resolve),
@@ -224,8 +224,8 @@ fn longest(report: &Report) -> Bottleneck {
         (phases.send, send),
         (report.load_delay, Bottleneck::Load),
     ];
-    let spans = steps.iter().filter_map(|(span, which)| Some((span.as_ref()?.p99, *which)));
-    spans.max_by_key(|(p99, _)| *p99).map_or(Bottleneck::Load, |(_, which)| which)
+    let spans = steps.iter().filter_map(|(span, which)| Some((span.as_ref()?.p90, *which)));
+    spans.max_by_key(|(p90, _)| *p90).map_or(Bottleneck::Load, |(_, which)| which)
 }
 
 impl fmt::Display for LimitReport {
@@ -256,5 +256,116 @@ impl fmt::Display for LimitReport {
             _ => writeln!(f, "\nno good rate: already the first is too much")?,
         }
         writeln!(f, "limited by {}", self.limited_by.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::bench::report::{Load, Phases, Slots};
+
+    fn all(us: u64) -> Option<Quantiles> {
+        Some(Quantiles { count: 100, p50: us, p90: us, p99: us, p999: us, max: us })
+    }
+
+    /// A second of slots of 10 ms, all decided in a millisecond.
+    fn at_ease() -> Report {
+        let load = Load {
+            agents: 10,
+            rate: 10.0,
+            conflict: 0.1,
+            connections: 10,
+            duration_us: 1_000_000,
+            warmup_us: 0,
+            slot_us: 10_000,
+            seed: 1,
+            in_process: true,
+        };
+        let phases =
+            Phases { wake: all(50), resolve: all(300), persist: all(1), publish: all(200), send: all(400) };
+        Report {
+            command: String::new(),
+            build: Build::this(),
+            machine: Machine::this(),
+            load,
+            declared: 100,
+            decided: 100,
+            granted: 90,
+            conflicts: 10,
+            errors: 0,
+            errors_by_reason: BTreeMap::new(),
+            decisions_per_second: 100.0,
+            slots: Some(Slots { run: 100, late: 1, caught_up: 0 }),
+            whole: all(6_000),
+            wait: all(5_000),
+            work: all(900),
+            network: all(100),
+            first_sent: all(600),
+            last_sent: all(950),
+            bare: all(40),
+            load_delay: all(60),
+            phases: Some(phases),
+            socket_full: Some(0),
+        }
+    }
+
+    fn of(change: impl FnOnce(&mut Report, &mut Phases)) -> Option<Bottleneck> {
+        let mut report = at_ease();
+        let mut phases = report.phases.expect("it has them");
+        change(&mut report, &mut phases);
+        report.phases = Some(phases);
+        gave_way(&report)
+    }
+
+    #[test]
+    fn a_slot_in_a_hundred_may_be_late() {
+        assert_eq!(of(|_, _| ()), None);
+        let late = Slots { run: 100, late: 2, caught_up: 0 };
+        assert_eq!(of(|report, _| report.slots = Some(late)), Some(Bottleneck::SenderCpu));
+    }
+
+    #[test]
+    fn what_takes_longest_gave_way() {
+        let late = |report: &mut Report| report.last_sent = all(10_001);
+        let with = |change: fn(&mut Report, &mut Phases)| {
+            of(|report, phases| {
+                late(report);
+                change(report, phases);
+            })
+        };
+        assert_eq!(with(|_, phases| phases.resolve = all(9_000)), Some(Bottleneck::Resolve));
+        assert_eq!(with(|_, phases| phases.persist = all(9_000)), Some(Bottleneck::Persist));
+        assert_eq!(with(|_, phases| phases.publish = all(9_000)), Some(Bottleneck::Publish));
+        assert_eq!(with(|_, phases| phases.wake = all(9_000)), Some(Bottleneck::Wake));
+        assert_eq!(with(|report, _| report.socket_full = Some(3)), Some(Bottleneck::Socket));
+        assert_eq!(with(|report, _| report.load_delay = all(9_000)), Some(Bottleneck::Load));
+    }
+
+    #[test]
+    fn waking_late_is_no_fault_of_the_rate_where_a_bare_thread_does_too() {
+        let gave_way = of(|report, phases| {
+            report.last_sent = all(10_001);
+            (report.bare, phases.wake) = (all(9_000), all(9_100));
+        });
+        assert_eq!(gave_way, Some(Bottleneck::SenderCpu));
+    }
+
+    #[test]
+    fn refusals_are_told_apart_from_what_never_came() {
+        let with = |why: &'static str| {
+            of(|report, _| {
+                report.errors = 1;
+                report.errors_by_reason = BTreeMap::from([(why, 1)]);
+            })
+        };
+        assert_eq!(with("overloaded"), Some(Bottleneck::Refusals));
+        assert_eq!(with("no_answer"), Some(Bottleneck::SenderCpu));
+    }
+
+    #[test]
+    fn a_load_that_is_behind_its_schedule_proves_nothing() {
+        assert_eq!(of(|report, _| report.load_delay = all(10_001)), Some(Bottleneck::Load));
     }
 }

@@ -34,7 +34,7 @@ use std::io;
 pub use limit::{Bottleneck, LimitReport, Step, find_limit};
 pub use machine::{Build, Machine};
 pub use plan::{Place, Plan, PlanError};
-pub use report::{Phases, Report, Slots};
+pub use report::{Load, Phases, Report, Slots};
 pub use stats::Quantiles;
 pub use threshold::{Threshold, ThresholdError};
 
