@@ -18,7 +18,8 @@ Example:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLE)]
 pub(super) struct Args {
-    /// Where to listen; port 0 takes a free one [default: the configuration's, 127.0.0.1:7411]
+    /// Where to listen; port 0 takes a free one. Beyond 127.0.0.1, whoever reaches it is let in
+    /// [default: the configuration's, 127.0.0.1:7411]
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
     /// A configuration for everything but certificates

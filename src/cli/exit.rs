@@ -51,14 +51,14 @@ Exit codes of every command:
   11  the wait passed
   12  rejected (the reason says why: invalid, too late, over capacity, ...)
   13  stale
-  14  lease lost while the command ran
+  14  lease lost while the command ran (reserved: no command ends so yet)
   15  outcome unknown: ask again with the same id
   20  coordinator unreachable
   21  refused (certificate, identity, rights)
   22  version mismatch
   23  overloaded; the message says when to come back
   30  configuration invalid
-  40  the audit log is damaged or differs
+  40  the audit log is damaged or differs (reserved: there is none yet)
   99  a threshold failed (bench --fail 'p99>12ms')";
 
 /// What the exit codes mean

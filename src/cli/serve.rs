@@ -19,6 +19,12 @@ Example:
   $ preclaim serve --config preclaim.toml
   listening on 127.0.0.1:7411 (QUIC), slots of 10ms
 
+The certificate is the coordinator's own, not a CA's. One to try it with, which clients trust
+with --ca preclaim.crt:
+  $ openssl req -x509 -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -days 30 \\
+      -subj /CN=localhost -addext subjectAltName=DNS:localhost,IP:127.0.0.1 \\
+      -addext basicConstraints=critical,CA:FALSE -keyout preclaim.key -out preclaim.crt
+
 SIGINT and SIGTERM stop it: the open slot is decided and answered, agents are told.";
 
 /// Run the coordinator as a configuration file says
