@@ -4,9 +4,12 @@
 //! agents declare in fixed slots, orders what overlaps, and answers right after the slot's end: a
 //! grant with a fencing token, or a conflict that says who is in the way and what is free instead.
 //!
+//! An agent's author begins at `client` (feature `client`), who embeds a coordinator at
+//! `coordinator` (feature `daemon`, the default), who wants to know how it decides at [`resolver`].
+//!
 //! The rooms, lowest layer first (docs/ARCHITECTURE.md has the map and the rules between them):
 //! [`types`] and [`limits`] hold the nouns; [`space`], [`priority`] and [`resolver`] decide, purely;
-//! [`wire`] has the messages.
+//! [`wire`], [`slot`] and [`session`] are the protocol without IO; the others are the shells.
 
 #[cfg(feature = "daemon")]
 pub mod bench;
