@@ -152,6 +152,10 @@ impl From<Time> for When {
 
 /// An intent to declare: what will be used, and when. What is left out has the contract's default.
 ///
+/// Its own claims never conflict with each other, but two intents of one agent do, as those of two agents
+/// would: to change one that is granted, [revise](super::Grant::revise) it. Windows are half-open, so the next
+/// one may start right at the end of the one before.
+///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use preclaim::{Intent, millis, path, secs};

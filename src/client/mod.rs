@@ -1,5 +1,47 @@
 //! The agent's half of preclaim: connect, declare, hold.
 //!
+//! ```no_run
+//! use preclaim::client::Event;
+//! use preclaim::{Client, Intent, Outcome, path, secs};
+//! # async fn migrate(_: preclaim::types::Fence) {}
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = Client::builder().name("worker-3").connect().await?;
+//! // Made before the declaration, so that nothing of it is missed.
+//! let mut events = client.events();
+//! tokio::spawn(async move {
+//!     while let Some(event) = events.next().await {
+//!         match event {
+//!             Event::Waiting { offer, .. } => println!("waits; free from {offer:?}"),
+//!             Event::Contested { by, note, .. } => println!("{by} wants it too: {note}"),
+//!             other => println!("{other:?}"),
+//!         }
+//!     }
+//! });
+//!
+//! // A lease of ten seconds, which renews itself; it waits up to a minute for whoever has it.
+//! let schema = path("db/schema")?.exclusive();
+//! let intent = Intent::asap().claim(schema, secs(10)).lease().wait(secs(60)).note("migration 41");
+//! match client.declare(intent).await? {
+//!     Outcome::Granted(grant) => {
+//!         // Dropped at its next await should the grant be lost. The store checks the fence.
+//!         grant.guarded(migrate(grant.fence(0))).await?;
+//!         grant.release().await?;
+//!     }
+//!     Outcome::Conflict(conflict) => println!("{conflict}"),
+//!     Outcome::Stale(_) => unreachable!("it rests on no reading"),
+//!     Outcome::Rejected(why) => println!("{why}"),
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Without [`Intent::lease`] a grant ends when its claims do: claim a little more time than the work
+//! takes, since [`Grant::guarded`] begins late and ends early by as much as the clocks may differ, on one
+//! machine usually less than a millisecond. Two clients of one name and label are one agent, of which the newer
+//! takes over; clones of a [`Client`] are the way to share one.
+//!
 //! What happens when the coordinator cannot be reached: a grant in hand stays good until its end,
 //! no new one can be had, and an agent that must not guess stops at its grant's end. Nothing here may
 //! hand out a grant that has ended, or hold one whose handle is gone.

@@ -33,7 +33,8 @@ pub enum Revision {
     Rejected(Rejected),
 }
 
-/// Why an intent was not placed: who is in the way, until when, and what is free instead.
+/// Why an intent was not placed: who is in the way, until when, and what is free instead. Printed, it says
+/// that in words, in spans from [`Conflict::decided_at`] on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conflict {
     pub(super) id: IntentId,
@@ -77,12 +78,16 @@ impl Conflict {
 impl fmt::Display for Conflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let why = if self.of.deadlock { "deadlock" } else { "conflict" };
-        write!(f, "{why}: intent {}", self.id)?;
-        if let Some(first) = self.of.blockers.first() {
-            write!(f, " is in the way of {} (intent {})", first.agent, first.id)?;
+        let later = |at: Time| at.since(self.at).to_std();
+        match self.of.blockers.first() {
+            Some(Blocker { agent, id, end, .. }) => {
+                write!(f, "{why}: {agent} (intent {id}) is in the way of intent {}", self.id)?;
+                write!(f, " for another {:.1?}", later(*end))?;
+            }
+            None => write!(f, "{why}: intent {} cannot be placed", self.id)?,
         }
         match self.of.offer {
-            Some(offer) => write!(f, "; it could start at {} µs", offer.as_us()),
+            Some(offer) => write!(f, "; it could start in {:.1?}", later(offer)),
             None => f.write_str("; there is no other start to offer"),
         }
     }
@@ -305,4 +310,37 @@ impl RequestError {
 
 fn described(field: &str, hint: &str) -> String {
     [field, hint].iter().filter(|text| !text.is_empty()).map(|text| format!(", {text}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conflict(blockers: Vec<Blocker>, offer: Option<Time>) -> String {
+        let of = wire::Conflict { is_final: true, deadlock: false, offer, blockers, kept: false };
+        Conflict { id: IntentId::new(41), at: Time::from_us(1_000_000), of }.to_string()
+    }
+
+    #[test]
+    fn a_conflict_says_who_is_in_whose_way_and_for_how_long() {
+        let blocker = Blocker {
+            agent: "planner-2".into(),
+            id: IntentId::new(7),
+            token: None,
+            claim: 0,
+            their_claim: 0,
+            start: Time::from_us(1_000_000),
+            end: Time::from_us(9_900_000),
+            ratio: None,
+            holding: None,
+        };
+        assert_eq!(
+            conflict(vec![blocker], Some(Time::from_us(1_250_000))),
+            "conflict: planner-2 (intent 7) is in the way of intent 41 for another 8.9s; it could start in 250.0ms"
+        );
+        assert_eq!(
+            conflict(Vec::new(), None),
+            "conflict: intent 41 cannot be placed; there is no other start to offer"
+        );
+    }
 }

@@ -348,6 +348,8 @@ impl State {
                 Event::Draining { reason, retry_after: retry_after.map(Micros::to_std) }
             }
             News::Replaced => Event::Replaced,
+            // The agent's own doing is no news to it: the stream ends.
+            News::Disconnected if self.closing => return,
             News::Disconnected => Event::Disconnected { why: closed.why.clone() },
             News::ClockUncertain { uncertainty, .. } => {
                 Event::ClockUncertain { uncertainty: uncertainty.to_std() }
