@@ -57,6 +57,15 @@ impl SlotRun<'_> {
         let windows = plan.windows(start);
         let mut withdrawn = Vec::new();
         while let Some(token) = self.next_to_withdraw(plan, undecided, &windows, safe_until) {
+            let of = self.state.book.grant(token).map(|grant| grant.intent.class);
+            debug_assert!(
+                of.is_some_and(|of| of < undecided.intent.class),
+                "equals would oust each other for ever"
+            );
+            debug_assert!(
+                withdrawn.iter().all(|(other, _)| *other != token),
+                "who stands aside is out of the way"
+            );
             withdrawn.push((token, self.stand_aside(token, safe_until)));
         }
         // Last withdrawn first, those that can stay are put back.

@@ -319,6 +319,24 @@ fn patience_puts_an_intent_before_higher_scores_of_its_class_but_not_before_a_hi
 }
 
 #[test]
+fn among_those_whose_patience_is_at_an_end_arrival_decides_and_not_the_score() {
+    let lines = [
+        declare(0, "a", want(1, "p", 20_000)),
+        declare(1_000, "b", waits(60_000, want(1, "p", 30_000))),
+        declare(2_000, "c", waits(60_000, RawIntent { urgency: 1.0, ..want(1, "p", 30_000) })),
+    ];
+    let mut patient = spec();
+    patient.model = Model::Weighted { aging: 0.0 };
+    patient.rules.patience = Some(Micros::from_us(15_000));
+    // In slot 0 the score decides: c goes first, and a has waited no longer than it may.
+    assert_eq!(story(patient.clone(), &lines)[0], "0 c1 granted 10000..40000 #1");
+    patient.rules.patience = Some(Micros::from_us(5_000));
+    let told = story(patient, &lines);
+    assert_eq!(told[0], "0 a1 granted 10000..30000 #1");
+    assert!(told.contains(&"2 b1 granted 30000..60000 #2".to_owned()), "{told:?}");
+}
+
+#[test]
 fn the_fair_model_lets_who_held_less_go_first() {
     let mut fair = spec();
     fair.model = Model::Fair;
