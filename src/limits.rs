@@ -66,7 +66,8 @@ pub const CLOSE_LINGER: Micros = Micros::from_ms(400);
 /// How long all connections together may take to close when the coordinator stops: with the longest
 /// slot, and the time for the socket, it is done within two seconds.
 pub const CLOSE_ALL_WITHIN: Micros = Micros::from_ms(500);
-/// Bytes that wait to be written to one connection: some thousands of answers.
+/// Bytes that wait to be written to one connection, beside one slot's news, which comes all at once:
+/// some thousands of answers.
 pub const OUTBOX_BYTES: usize = 1 << 20;
 /// Bytes of a connection that are sent and not acknowledged, or wait to be sent, inside QUIC.
 pub const SEND_WINDOW_BYTES: usize = 256 * 1024;

@@ -3,6 +3,7 @@
 //! Two locks are ever held at once: this one, then the intake's or an outbox's. Nothing is sent or
 //! awaited under any, and a slot's news is encoded outside.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -177,11 +178,23 @@ impl State {
     }
 }
 
-struct OutboxRoom<'a>(&'a FixedMap<ConnectionId, Arc<Outbox>>);
+/// The room in the outboxes, less what a slot has taken of it and not put in yet.
+struct OutboxRoom<'a> {
+    outboxes: &'a FixedMap<ConnectionId, Arc<Outbox>>,
+    taken: RefCell<FixedMap<ConnectionId, usize>>,
+}
 
 impl Room for OutboxRoom<'_> {
-    fn has_room(&self, connection: ConnectionId) -> bool {
-        self.0.get(&connection).is_some_and(|outbox| outbox.has_room())
+    fn has_room(&self, connection: ConnectionId, bytes: usize) -> bool {
+        let Some(outbox) = self.outboxes.get(&connection) else { return false };
+        let mut all = self.taken.borrow_mut();
+        let taken = all.entry(connection).or_default();
+        let with_it = taken.saturating_add(bytes);
+        let has_room = outbox.has_room(with_it);
+        if has_room {
+            *taken = with_it;
+        }
+        has_room
     }
 }
 
@@ -193,7 +206,7 @@ impl Publish<Origin> for Arc<Hub> {
             let mut guard = self.lock();
             let state = &mut *guard;
             state.decided = (outcome.slot, outcome.at);
-            let room = OutboxRoom(&state.outboxes);
+            let room = OutboxRoom { outboxes: &state.outboxes, taken: RefCell::default() };
             let effects = state.sessions.publish(closed, outcome, resolver, &room);
             state.by_connection(effects)
         };

@@ -28,6 +28,9 @@ struct State {
     queue: Vec<Item>,
     /// Bytes in the queue and with the writer.
     bytes: usize,
+    /// Bytes of the last slot's news that found room: it comes at once, so however fast its reader is
+    /// it waits beside the limit.
+    burst: usize,
     closing: Option<(CloseCode, String)>,
     waker: Option<Waker>,
 }
@@ -65,6 +68,9 @@ impl Outbox {
         let bytes = frames.values().map(Vec::len).sum();
         let mut state = self.lock();
         state.queue.push(Item::SlotNews(slot, messages.len(), bytes));
+        if state.bytes <= limits::OUTBOX_BYTES {
+            state.burst = bytes;
+        }
         state.put_frames(frames);
     }
 
@@ -76,9 +82,9 @@ impl Outbox {
         state.wake();
     }
 
-    /// Whether there is room for what may as well be left out.
-    pub(crate) fn has_room(&self) -> bool {
-        self.lock().bytes < limits::OUTBOX_BYTES / 2
+    /// Whether there is room for so many bytes that may as well be left out.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        self.lock().bytes.saturating_add(bytes) <= limits::OUTBOX_BYTES / 2
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -90,7 +96,7 @@ impl Outbox {
 impl State {
     fn put_frames(&mut self, frames: BTreeMap<LaneId, Vec<u8>>) {
         self.bytes += frames.values().map(Vec::len).sum::<usize>();
-        if self.bytes > limits::OUTBOX_BYTES {
+        if self.bytes > limits::OUTBOX_BYTES + self.burst {
             self.queue.clear();
             self.closing = Some((CloseCode::TooSlowReader, "too much waits to be read".to_owned()));
             self.wake();

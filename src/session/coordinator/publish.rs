@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::intents::Waiter;
-use super::watch::{NoWatch, Room, Seen};
+use super::watch::{NoWatch, Room, Seen, size};
 use super::{Ask, Effect, LaneId, Origin, Place, Sessions};
 use crate::resolver::{Input, Resolver, SlotOutcome};
 use crate::slot::Closed;
@@ -43,7 +43,7 @@ impl Sessions {
         for news in &outcome.contested {
             let note = self.note(&news.by, news.by_id).unwrap_or_default();
             let message = ContestedNews::of(news, when, note);
-            self.tell_holder(&news.holder, message.into(), &mut effects);
+            self.tell_holder(&news.holder, &message.into(), room, &mut effects);
         }
         self.intents.forget_ended(outcome.at);
         effects
@@ -191,15 +191,18 @@ impl Sessions {
         }
     }
 
-    /// News that means nothing later: told to whoever is there.
-    fn tell_holder(&self, key: &IntentKey, message: ToAgent, effects: &mut Vec<Effect>) {
+    /// News that means nothing later: told to whoever is there and has room, so that nobody is cut off
+    /// by how many others want what it holds.
+    fn tell_holder(&self, key: &IntentKey, message: &ToAgent, room: &dyn Room, effects: &mut Vec<Effect>) {
         let Some(route) = self.intents.route(&key.agent, key.id) else { return };
         let places = if self.is_live(route.place) {
             vec![route.place]
         } else {
             self.reach(&key.agent, &route.label).0
         };
-        effects.extend(places.into_iter().map(|to| Effect::Send { to, message: message.clone() }));
+        let bytes = size(message);
+        let with_room = places.into_iter().filter(|to| room.has_room(to.connection, bytes));
+        effects.extend(with_room.map(|to| Effect::Send { to, message: message.clone() }));
     }
 
     /// Where to find session `label` of `agent`, or else all others of the name; and whether it is

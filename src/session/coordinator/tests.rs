@@ -99,7 +99,7 @@ impl Inbox for Queue {
 struct AlwaysRoom;
 
 impl Room for AlwaysRoom {
-    fn has_room(&self, _: ConnectionId) -> bool {
+    fn has_room(&self, _: ConnectionId, _: usize) -> bool {
         true
     }
 }

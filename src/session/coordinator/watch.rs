@@ -7,8 +7,15 @@ use crate::wire::{Extensions, ToAgent, Verdict, Watch, WatchEvent};
 
 /// Whether a connection has room for what may as well be left out.
 pub trait Room {
-    /// Whether `connection` has room for an event.
-    fn has_room(&self, connection: ConnectionId) -> bool;
+    /// Whether `connection` has room for a message of so many bytes more, which takes it up: what one
+    /// slot adds has to fit together.
+    fn has_room(&self, connection: ConnectionId, bytes: usize) -> bool;
+}
+
+/// Bytes of a message's frame; what fits in none has no room anywhere.
+pub(super) fn size(message: &ToAgent) -> usize {
+    let mut frame = Vec::new();
+    message.encode(&mut frame).map_or(usize::MAX, |()| frame.len())
 }
 
 #[derive(Debug, Default)]
@@ -65,9 +72,13 @@ impl Watchers {
     /// with the next one.
     pub(super) fn events(&mut self, seen: &Seen<'_>, room: &dyn Room) -> Vec<(Place, ToAgent)> {
         let mut events = Vec::new();
+        // Only numbers of fixed width tell the watchers' events apart: they are of one size.
+        let mut bytes = None;
         for watcher in self.0.iter_mut().filter(|watcher| watcher.wants(seen)) {
-            if room.has_room(watcher.place.connection) {
-                events.push((watcher.place, watcher.event(seen).into()));
+            let event = watcher.event(seen).into();
+            let bytes = *bytes.get_or_insert_with(|| size(&event));
+            if room.has_room(watcher.place.connection, bytes) {
+                events.push((watcher.place, event));
                 watcher.missed = 0;
             } else {
                 watcher.missed += 1;
