@@ -1,14 +1,15 @@
 //! Step 4 of a slot: tasks that hold leases and wait for each other in a ring. The last of their
 //! waits in the slot's order ends, until no ring is left.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::book::{Book, Grant, Task};
 use super::fit::{Plan, Seen, View};
 use super::ledger::{Group, GroupId, Kind};
+use super::rings;
 use super::run::{SlotRun, Unplaced};
 use super::settings::Settings;
-use crate::types::{Time, Token};
+use crate::types::{FixedMap, Time, Token};
 
 /// Granted windows alone, where some leases are gone and the others last until they are released.
 struct LeasesLast<'a, F> {
@@ -62,7 +63,11 @@ struct Stuck {
 
 /// Ends waits until no ring of tasks is left.
 pub(super) fn resolve(run: &mut SlotRun<'_>) {
-    while let Some(index) = last_of_a_ring(run) {
+    let mut stuck = stuck_by_task(run);
+    while let Some(index) = last_of_a_ring(run, &stuck) {
+        // Granted windows stay as they are, so nobody else is any more or less stuck than before.
+        stuck.values_mut().for_each(|of_task| of_task.retain(|it| it.unplaced != index));
+        stuck.retain(|_, of_task| !of_task.is_empty());
         let Some(unplaced) = run.unplaced.get_mut(index) else { return };
         unplaced.waits = false;
         unplaced.deadlock = true;
@@ -74,30 +79,36 @@ pub(super) fn resolve(run: &mut SlotRun<'_>) {
     }
 }
 
+/// Stuck intents by task.
+type StuckByTask = BTreeMap<Task, Vec<Stuck>>;
+
+/// A stuck intent of a blocked task.
+struct Wait {
+    unplaced: usize,
+    /// The numbers of its task and of those that it waits for.
+    task: usize,
+    others: Vec<usize>,
+}
+
 /// The wait that is last in the order among those that wait for a task of their own ring.
-fn last_of_a_ring(run: &SlotRun<'_>) -> Option<usize> {
-    let mut blocked = blocked_tasks(run);
-    reduce(run, &mut blocked);
-    let waits = waits_for(run, &blocked);
-    let in_ring = |task: &Task, other: &Task| reaches(&waits, other, task);
-    let mut last: Option<usize> = None;
-    for (task, of_intents) in &waits {
-        for (index, others) in of_intents {
-            let is_later = last.is_none_or(|it| run.unplaced[*index].turn > run.unplaced[it].turn);
-            if is_later && others.iter().any(|other| in_ring(task, other)) {
-                last = Some(*index);
-            }
-        }
-    }
-    last
+fn last_of_a_ring(run: &SlotRun<'_>, stuck: &StuckByTask) -> Option<usize> {
+    let waits = waits_of_blocked(run, stuck);
+    let tasks = waits.iter().map(|wait| wait.task + 1).max().unwrap_or(0);
+    let edges = waits.iter().flat_map(|wait| wait.others.iter().map(|other| (wait.task, *other)));
+    let ring_of = rings::components(tasks, &edges.collect::<Vec<_>>());
+    let in_ring = waits.iter().filter(|wait| {
+        let is_of_it = |other: &usize| ring_of[*other] == ring_of[wait.task];
+        wait.others.iter().any(is_of_it)
+    });
+    in_ring.map(|wait| wait.unplaced).max_by_key(|index| &run.unplaced[*index].turn)
 }
 
 fn task_of(unplaced: &Unplaced) -> Task {
     (unplaced.key.agent.clone(), unplaced.undecided.intent.task)
 }
 
-/// The tasks with a stuck intent. A task that holds no lease keeps nobody out and is left aside.
-fn blocked_tasks(run: &SlotRun<'_>) -> BTreeMap<Task, Vec<Stuck>> {
+/// Every stuck intent. A task that holds no lease keeps nobody out and is left aside.
+fn stuck_by_task(run: &SlotRun<'_>) -> StuckByTask {
     let mut waiting: BTreeMap<Task, Vec<usize>> = BTreeMap::new();
     for (index, unplaced) in run.unplaced.iter().enumerate().filter(|(_, it)| it.waits) {
         let task = task_of(unplaced);
@@ -105,17 +116,17 @@ fn blocked_tasks(run: &SlotRun<'_>) -> BTreeMap<Task, Vec<Stuck>> {
             waiting.entry(task).or_default().push(index);
         }
     }
-    let mut blocked = BTreeMap::new();
+    let mut by_task = BTreeMap::new();
     if waiting.len() < 2 {
-        return blocked; // a ring takes two
+        return by_task; // a ring takes two
     }
     for (task, indexes) in waiting {
         let stuck: Vec<Stuck> = indexes.into_iter().filter_map(|index| stuck(run, &task, index)).collect();
         if !stuck.is_empty() {
-            blocked.insert(task, stuck);
+            by_task.insert(task, stuck);
         }
     }
-    blocked
+    by_task
 }
 
 fn stuck(run: &SlotRun<'_>, task: &Task, index: usize) -> Option<Stuck> {
@@ -140,74 +151,59 @@ fn earliest(
     run.state.ledger.earliest(plan, &view, first, last)
 }
 
-/// Takes out the tasks that get what they wait for once those who wait for nobody let go.
-fn reduce(run: &SlotRun<'_>, blocked: &mut BTreeMap<Task, Vec<Stuck>>) {
+/// The tasks that are blocked, each with its number.
+type Blocked<'a> = FixedMap<&'a Task, usize>;
+
+/// Leaves out the tasks that get what they wait for once those who wait for nobody let go, until all
+/// that are left are blocked, and says whom each intent that is still stuck then waits for.
+fn waits_of_blocked(run: &SlotRun<'_>, stuck: &StuckByTask) -> Vec<Wait> {
+    let mut tasks: Vec<(&Task, &Vec<Stuck>)> = stuck.iter().collect();
     loop {
-        let fits = |task: &Task, it: &Stuck| {
-            let gone = |lease: &Grant| is_gone(blocked, task, lease);
-            earliest(run, &it.plan, it.first, it.last, gone).is_some()
-        };
-        let free: BTreeSet<Task> = blocked
-            .iter()
-            .filter(|(task, stuck)| stuck.iter().all(|it| fits(task, it)))
-            .map(|(task, _)| task.clone())
-            .collect();
-        if free.is_empty() {
-            return;
+        if tasks.len() < 2 {
+            return Vec::new(); // a ring takes two
         }
-        blocked.retain(|task, _| !free.contains(task));
+        let blocked: Blocked<'_> = tasks.iter().enumerate().map(|(at, (task, _))| (*task, at)).collect();
+        let still_stuck = |(task, stuck): &(&Task, &'_ Vec<Stuck>)| -> Vec<usize> {
+            let gone = |lease: &Grant| is_gone(&blocked, task, lease);
+            let is_kept_out = |it: &Stuck| earliest(run, &it.plan, it.first, it.last, gone).is_none();
+            (0..stuck.len()).filter(|at| is_kept_out(&stuck[*at])).collect()
+        };
+        let still: Vec<Vec<usize>> = tasks.iter().map(still_stuck).collect();
+        if still.iter().any(Vec::is_empty) {
+            let mut still = still.iter();
+            tasks.retain(|_| still.next().is_some_and(|it| !it.is_empty()));
+            continue;
+        }
+        let of_task = |(number, still): (usize, Vec<usize>)| {
+            let (task, stuck) = tasks[number];
+            let wait = |it: &Stuck| Wait {
+                unplaced: it.unplaced,
+                task: number,
+                others: holders_at(run, it, task, &blocked),
+            };
+            still.into_iter().map(|at| wait(&stuck[at])).collect::<Vec<_>>()
+        };
+        return still.into_iter().enumerate().flat_map(of_task).collect();
     }
 }
 
 /// Whether a lease is gone in the eyes of a blocked task: its own, or of a task that is not blocked.
-fn is_gone(blocked: &BTreeMap<Task, Vec<Stuck>>, own: &Task, lease: &Grant) -> bool {
+fn is_gone(blocked: &Blocked<'_>, own: &Task, lease: &Grant) -> bool {
     let task = lease.task();
     task == *own || !blocked.contains_key(&task)
 }
 
-/// For each blocked task, which of its intents waits for which other blocked tasks.
-type Waits = BTreeMap<Task, Vec<(usize, BTreeSet<Task>)>>;
-
-fn waits_for(run: &SlotRun<'_>, blocked: &BTreeMap<Task, Vec<Stuck>>) -> Waits {
-    let mut waits = Waits::new();
-    for (task, stuck) in blocked {
-        for it in stuck {
-            let gone = |lease: &Grant| is_gone(blocked, task, lease);
-            if earliest(run, &it.plan, it.first, it.last, gone).is_some() {
-                continue; // no longer stuck
-            }
-            let others = holders_at(run, &it.plan, it.start, gone);
-            waits.entry(task.clone()).or_default().push((it.unplaced, others));
-        }
-    }
-    waits
-}
-
-/// The tasks whose leases conflict with the plan at `start`.
-fn holders_at(
-    run: &SlotRun<'_>,
-    plan: &Plan,
-    start: Time,
-    is_gone: impl Fn(&Grant) -> bool,
-) -> BTreeSet<Task> {
+/// The blocked tasks whose leases conflict with a stuck intent of `task` at its earliest start.
+fn holders_at(run: &SlotRun<'_>, it: &Stuck, task: &Task, blocked: &Blocked<'_>) -> Vec<usize> {
     let (book, settings) = (&run.state.book, &run.state.settings);
+    let is_gone = |lease: &Grant| is_gone(blocked, task, lease);
     let view = LeasesLast { book, settings, now: run.now, is_gone };
-    let conflicts = run.state.ledger.conflicts(plan, &view, &plan.windows(start));
+    let conflicts = run.state.ledger.conflicts(&it.plan, &view, &it.plan.windows(it.start));
     let token_of = |id: GroupId| -> Option<Token> { run.state.ledger.group(id)?.kind.token() };
     let tokens = conflicts.pairs.iter().filter_map(|pair| token_of(pair.theirs.group));
-    tokens.filter_map(|token| book.grant(token)).filter(|it| it.intent.hold).map(Grant::task).collect()
-}
-
-/// Whether waiting leads from `from` to `to`.
-fn reaches(waits: &Waits, from: &Task, to: &Task) -> bool {
-    let mut seen = BTreeSet::from([from]);
-    let mut open = vec![from];
-    while let Some(task) = open.pop() {
-        if task == to {
-            return true;
-        }
-        let next = waits.get(task).into_iter().flatten().flat_map(|(_, others)| others);
-        open.extend(next.filter(|other| seen.insert(other)));
-    }
-    false
+    let leases = tokens.filter_map(|token| book.grant(token)).filter(|grant| grant.intent.hold);
+    let mut holders: Vec<usize> = leases.filter_map(|lease| blocked.get(&lease.task()).copied()).collect();
+    holders.sort_unstable();
+    holders.dedup();
+    holders
 }

@@ -4,12 +4,12 @@
 //! certain grants or with leases that last. A search goes forward in time from conflict to
 //! conflict: each names the first start at which it is over, and no start before that can fit.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::ledger::{Group, GroupId, Ledger, Place, modes_conflict, regions_conflict};
+use super::ledger::{Group, GroupId, Ledger, Place, modes_conflict, overlap_ratio, regions_conflict};
 use super::settings::{Draw, Settings};
-use crate::types::{Blocker, Claim, IntentKey, Micros, Mode, Time, Window};
+use super::sums::{Step, Sums, Use};
+use crate::types::{Blocker, Claim, FixedMap, IntentKey, Micros, Mode, Time, Window};
 
 /// An intent's claims with all that must be known of their targets to place them.
 #[derive(Clone, Debug)]
@@ -64,21 +64,20 @@ impl View for AsItStands {
 }
 
 /// One of the asker's claims against one window of somebody else.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pair {
     pub(super) claim: usize,
     pub(super) theirs: Place,
     /// Where the two windows overlap.
     pub(super) window: Window,
-    ratio: Option<f64>,
-    /// How much later the asker would have to start for this conflict to be over.
-    shift: Micros,
 }
 
 /// Conflicts of a plan with its windows at certain places.
 #[derive(Debug, Default)]
 pub(super) struct Conflicts {
     pub(super) pairs: Vec<Pair>,
+    /// How much later the asker would have to start for each of them to be over, at least.
+    shift: Micros,
     /// The asker's units exceed a capacity with nobody else there: no start will do.
     pub(super) hopeless: bool,
 }
@@ -86,6 +85,12 @@ pub(super) struct Conflicts {
 impl Conflicts {
     pub(super) fn is_empty(&self) -> bool {
         self.pairs.is_empty() && !self.hopeless
+    }
+
+    /// Notes a conflict that only a start later by `shift` gets past.
+    fn note(&mut self, pair: Pair, shift: Micros) {
+        self.pairs.push(pair);
+        self.shift = self.shift.max(shift);
     }
 }
 
@@ -137,13 +142,6 @@ impl Ledger {
 
     /// A start from `from` on before which the units do not fit.
     fn earliest_in_pools(&self, plan: &Plan, from: Time, last: Time) -> Option<Time> {
-        if self.has_left_units() && !plan.draws.is_empty() {
-            let mut found = Conflicts::default();
-            let windows: Vec<Option<Window>> = plan.windows(from).into_iter().map(Some).collect();
-            self.excesses_of(plan, &AsItStands, &windows, None, &mut found);
-            let shift = found.pairs.iter().map(|pair| pair.shift).max().unwrap_or(Micros::ZERO);
-            return (!found.hopeless).then(|| from.after(shift));
-        }
         let mut start = from;
         for (draw, steps) in plan.draws.iter().zip(&plan.own_steps) {
             for step in steps {
@@ -153,7 +151,14 @@ impl Ledger {
                 start = at.before(step.offset);
             }
         }
-        Some(start)
+        // What revisions left is in no sum: it can only put the start off further.
+        if start > from || !self.has_left_units() || plan.draws.is_empty() {
+            return Some(start);
+        }
+        let mut found = Conflicts::default();
+        let windows: Vec<Option<Window>> = plan.windows(start).into_iter().map(Some).collect();
+        self.excesses_of(plan, &AsItStands, &windows, None, &mut found);
+        (!found.hopeless).then(|| start.after(found.shift))
     }
 
     /// The earliest start from `from` to `last`, both included, at which all claims fit in `view`.
@@ -164,8 +169,10 @@ impl Ledger {
             if conflicts.hopeless {
                 return None;
             }
-            let Some(shift) = conflicts.pairs.iter().map(|pair| pair.shift).max() else { return Some(start) };
-            let next = start.after(shift);
+            if conflicts.pairs.is_empty() {
+                return Some(start);
+            }
+            let next = start.after(conflicts.shift);
             if next <= start {
                 return None; // the end of time
             }
@@ -178,7 +185,7 @@ impl Ledger {
     pub(super) fn conflicts(&self, plan: &Plan, view: &impl View, windows: &[Window]) -> Conflicts {
         let mut found = Conflicts::default();
         for (claim, window) in windows.iter().enumerate() {
-            self.pairs_of(plan, view, claim, *window, &mut found.pairs);
+            self.pairs_of(plan, view, claim, *window, &mut found);
         }
         self.excesses(plan, view, windows, None, &mut found);
         found
@@ -194,7 +201,7 @@ impl Ledger {
         let mut found = Conflicts::default();
         let mut windows: Vec<Option<Window>> = vec![None; plan.claims.len()];
         for (claim, window) in longer {
-            self.pairs_of(plan, &AsItStands, *claim, *window, &mut found.pairs);
+            self.pairs_of(plan, &AsItStands, *claim, *window, &mut found);
             windows[*claim] = Some(*window);
         }
         self.excesses_of(plan, &AsItStands, &windows, Some(added_from), &mut found);
@@ -202,7 +209,7 @@ impl Ledger {
     }
 
     /// Conflicts of one claim that do not go by capacity.
-    fn pairs_of(&self, plan: &Plan, view: &impl View, claim: usize, window: Window, out: &mut Vec<Pair>) {
+    fn pairs_of(&self, plan: &Plan, view: &impl View, claim: usize, window: Window, out: &mut Conflicts) {
         let mine = &plan.claims[claim];
         let Some(range) = Window::new(view.look_back_to(window.start()), window.end()) else { return };
         self.scan(&mine.target, mine.mode, range, |theirs| {
@@ -216,11 +223,10 @@ impl Ledger {
                 return;
             }
             let Some(shared) = window.overlap(other) else { return };
-            let Some(ratio) = regions_conflict(&mine.target, &their_claim.target, plan.ratios[claim]) else {
-                return;
-            };
-            let shift = other.end().before(tolerance).since(window.start());
-            out.push(Pair { claim, theirs, window: shared, ratio, shift });
+            if regions_conflict(&mine.target, &their_claim.target, plan.ratios[claim]) {
+                let shift = other.end().before(tolerance).since(window.start());
+                out.note(Pair { claim, theirs, window: shared }, shift);
+            }
         });
     }
 
@@ -252,6 +258,27 @@ impl Ledger {
         }
     }
 
+    /// Whether the units at `place` are there at an instant at which the plan's own, for a start at
+    /// `start`, exceed a capacity. The plan's own windows must have been lifted.
+    pub(super) fn exceeds_at(&self, plan: &Plan, start: Time, place: Place) -> bool {
+        if self.has_left_units() {
+            let conflicts = self.conflicts(plan, &AsItStands, &plan.windows(start));
+            return conflicts.pairs.iter().any(|pair| pair.theirs == place);
+        }
+        let Some(group) = self.group(place.group) else { return false };
+        let (path, window) = (group.claims[place.claim].target.path(), group.windows[place.claim]);
+        let exceeds = |draw: &Draw, step: &OwnStep| {
+            let own = Window::new(start.after(step.offset), start.after(step.offset).after(step.duration));
+            let both = own.and_then(|own| own.overlap(window));
+            both.is_some_and(|both| {
+                u128::from(self.most_in_pool(&draw.pool, both)) + u128::from(step.units)
+                    > u128::from(draw.capacity)
+            })
+        };
+        let draws = plan.draws.iter().zip(&plan.own_steps).filter(|(draw, _)| draw.pool.covers(path));
+        draws.into_iter().any(|(draw, steps)| steps.iter().any(|step| exceeds(draw, step)))
+    }
+
     /// Conflicts by capacity: each claim of units that is there at an instant at which a sum is exceeded.
     fn excesses_of(
         &self,
@@ -265,11 +292,13 @@ impl Ledger {
         for draw in &plan.draws {
             self.excess(plan, view, draw, windows, from, out);
         }
-        // A pair that exceeds two pools stands once, with the longer shift.
-        let mut new: Vec<Pair> = out.pairs.split_off(first_new);
-        new.sort_by_key(|pair| (pair.claim, pair.theirs, std::cmp::Reverse(pair.shift)));
-        new.dedup_by_key(|pair| (pair.claim, pair.theirs));
-        out.pairs.append(&mut new);
+        // A pair that exceeds two pools stands once.
+        if plan.draws.len() > 1 {
+            let mut new: Vec<Pair> = out.pairs.split_off(first_new);
+            new.sort_unstable_by_key(|pair| (pair.claim, pair.theirs));
+            new.dedup();
+            out.pairs.append(&mut new);
+        }
     }
 
     /// Conflicts on one pool: wherever a step of the asker's own units meets a step of everybody
@@ -284,59 +313,57 @@ impl Ledger {
         out: &mut Conflicts,
     ) {
         let cut = |window: Window| Window::new(window.start().max(from.unwrap_or(Time::ZERO)), window.end());
-        let own = draw.claims.iter().filter_map(|claim| {
-            let window = cut(windows[*claim]?)?;
-            Some(Use {
-                key: 0,
-                place: Place { group: 0, claim: *claim },
-                window,
-                units: units(&plan.claims[*claim]),
-            })
-        });
-        let own = steps(own.collect());
-        let (Some(first), Some(last)) = (own.first(), own.last()) else { return };
+        let own = draw.claims.iter().filter_map(|claim| Some((*claim, windows[*claim]?)));
+        let own: Vec<(usize, Window, Window)> =
+            own.filter_map(|(claim, whole)| Some((claim, whole, cut(whole)?))).collect();
+        let own_use = |(claim, _, there): &(usize, Window, Window)| own_use(*claim, *there, &plan.claims);
+        let steps = Sums::of(own.iter().map(own_use).collect()).steps();
+        let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return };
         let start = view.look_back_to(first.window.start());
         let Some(range) = Window::new(start, last.window.end()) else { return };
-        let theirs = steps(self.uses_of_others(plan, view, draw, range));
-        for mine in &own {
-            out.hopeless |= mine.sum > u128::from(draw.capacity);
-            let met = theirs.iter().filter(|step| step.window.overlap(mine.window).is_some());
-            for step in met.filter(|step| mine.sum.saturating_add(step.sum) > u128::from(draw.capacity)) {
-                let shift = step.window.end().since(mine.window.start());
-                for (claim, other) in mine.uses.iter().flat_map(|it| step.uses.iter().map(move |o| (it, o))) {
-                    let whole = windows[claim.place.claim];
-                    let Some(window) = whole.and_then(|whole| whole.overlap(other.window)) else { continue };
-                    let claim = claim.place.claim;
-                    out.pairs.push(Pair { claim, theirs: other.place, window, ratio: None, shift });
+        let theirs = self.uses_of_others(plan, view, draw, range);
+        let sums = Sums::of(theirs.iter().map(|(it, _)| *it).collect()).steps();
+        let exceeded = exceeded(&steps, &sums, draw.capacity, out);
+        if exceeded.is_empty() {
+            return;
+        }
+        for (claim, whole, there) in own {
+            for (other, theirs) in &theirs {
+                let both = there.overlap(other.window);
+                if both.is_some_and(|both| meets_one_of(both, &exceeded))
+                    && let Some(window) = whole.overlap(other.window)
+                {
+                    out.pairs.push(Pair { claim, theirs: *theirs, window });
                 }
             }
         }
     }
 
     /// Everybody else's units on a pool, as far as they are there in `range`.
-    fn uses_of_others(&self, plan: &Plan, view: &impl View, draw: &Draw, range: Window) -> Vec<Use> {
-        let mut keys: BTreeMap<&IntentKey, usize> = BTreeMap::new();
+    fn uses_of_others(&self, plan: &Plan, view: &impl View, draw: &Draw, range: Window) -> Vec<(Use, Place)> {
+        let mut keys: FixedMap<&IntentKey, usize> = FixedMap::default();
         let mut uses = Vec::new();
         self.scan_units(&draw.pool, range, |place| {
             if let Some((group, window)) = self.seen(plan, view, place) {
                 let next = keys.len();
                 let key = *keys.entry(&group.key).or_insert(next);
-                uses.push(Use { key, place, window, units: units(&group.claims[place.claim]) });
+                let units = units(&group.claims[place.claim]);
+                uses.push((Use { key, version: place.group, window, units }, place));
             }
         });
         uses
     }
 
     /// The pairs as they are told: by token, held places last, then claim and claim; each once.
-    pub(super) fn blockers(&self, mut pairs: Vec<Pair>) -> Vec<Blocker> {
+    pub(super) fn blockers(&self, plan: &Plan, mut pairs: Vec<Pair>) -> Vec<Blocker> {
         let rank = |pair: &Pair| self.group(pair.theirs.group).map(|group| group.kind.rank());
-        pairs.sort_by_key(|pair| (rank(pair), pair.claim, pair.theirs.claim));
+        pairs.sort_by_cached_key(|pair| (rank(pair), pair.claim, pair.theirs.claim));
         pairs.dedup_by_key(|pair| (pair.theirs, pair.claim));
         pairs.truncate(crate::limits::BLOCKERS);
-        pairs.iter().filter_map(|pair| self.blocker(pair)).collect()
+        pairs.iter().filter_map(|pair| self.blocker(plan, pair)).collect()
     }
 
-    fn blocker(&self, pair: &Pair) -> Option<Blocker> {
+    fn blocker(&self, plan: &Plan, pair: &Pair) -> Option<Blocker> {
         let group = self.group(pair.theirs.group)?;
         Some(Blocker {
             key: group.key.clone(),
@@ -344,46 +371,47 @@ impl Ledger {
             claim: pair.claim,
             their_claim: pair.theirs.claim,
             window: pair.window,
-            ratio: pair.ratio,
+            ratio: overlap_ratio(&plan.claims[pair.claim].target, &group.claims[pair.theirs.claim].target),
         })
     }
 }
 
-/// Units in use in a window.
-#[derive(Clone, Copy, Debug)]
-struct Use {
-    /// Uses of one intent have one number.
-    key: usize,
-    place: Place,
-    window: Window,
-    units: u64,
+/// The stretches at which both sums together exceed the capacity, in order. Notes in `out` how far
+/// they keep the asker from starting, and whether its own units alone exceed it.
+fn exceeded(own: &[Step], theirs: &[Step], capacity: u64, out: &mut Conflicts) -> Vec<Window> {
+    let mut found = Vec::new();
+    for mine in own {
+        out.hopeless |= mine.sum > u128::from(capacity);
+        let first = theirs.partition_point(|step| step.window.end() <= mine.window.start());
+        for step in theirs.iter().skip(first).take_while(|step| step.window.start() < mine.window.end()) {
+            if mine.sum.saturating_add(step.sum) > u128::from(capacity) {
+                out.shift = out.shift.max(step.window.end().since(mine.window.start()));
+                found.extend(mine.window.overlap(step.window));
+            }
+        }
+    }
+    found
 }
 
-/// A stretch of time in which the same uses are there.
-#[derive(Debug)]
-struct Step {
-    window: Window,
-    uses: Vec<Use>,
-    /// The units in use: of each intent, the larger of its versions (what a revision left in this
-    /// slot stands beside the new one).
-    sum: u128,
+/// Whether `window` shares an instant with one of `stretches`, which are apart and in order.
+fn meets_one_of(window: Window, stretches: &[Window]) -> bool {
+    let first = stretches.partition_point(|stretch| stretch.end() <= window.start());
+    stretches.get(first).is_some_and(|stretch| stretch.start() < window.end())
 }
 
 /// The steps of what the claims of one intent draw on a pool together.
 fn own_steps(draw: &Draw, claims: &[Claim]) -> Vec<OwnStep> {
-    let own = draw.claims.iter().map(|claim| Use {
-        key: 0,
-        place: Place { group: 0, claim: *claim },
-        window: claims[*claim].window(Time::ZERO),
-        units: units(&claims[*claim]),
-    });
-    let steps = steps(own.collect()).into_iter();
+    let own = draw.claims.iter().map(|claim| own_use(*claim, claims[*claim].window(Time::ZERO), claims));
     let own_step = |step: Step| OwnStep {
         offset: step.window.start().since(Time::ZERO),
         duration: step.window.duration(),
         units: u64::try_from(step.sum).unwrap_or(u64::MAX),
     };
-    steps.map(own_step).collect()
+    Sums::of(own.collect()).steps().into_iter().map(own_step).collect()
+}
+
+fn own_use(claim: usize, window: Window, claims: &[Claim]) -> Use {
+    Use { key: 0, version: 0, window, units: units(&claims[claim]) }
 }
 
 fn units(claim: &Claim) -> u64 {
@@ -391,38 +419,4 @@ fn units(claim: &Claim) -> u64 {
         Mode::Units(units) => units,
         Mode::Shared | Mode::Exclusive => 0,
     }
-}
-
-/// The steps of the sum of `uses` over time; stretches without any use are left out.
-fn steps(uses: Vec<Use>) -> Vec<Step> {
-    let mut edges: Vec<Time> = uses.iter().flat_map(|it| [it.window.start(), it.window.end()]).collect();
-    edges.sort_unstable();
-    edges.dedup();
-    let mut starting = uses;
-    starting.sort_by_key(|it| std::cmp::Reverse(it.window.start()));
-    let mut present: Vec<Use> = Vec::new();
-    let mut steps = Vec::new();
-    for window in edges.windows(2).filter_map(|pair| Window::new(pair[0], pair[1])) {
-        present.retain(|it| it.window.end() > window.start());
-        while let Some(next) = starting.pop_if(|it| it.window.start() <= window.start()) {
-            present.push(next);
-        }
-        if !present.is_empty() {
-            steps.push(Step { window, sum: sum_of(&present), uses: present.clone() });
-        }
-    }
-    steps
-}
-
-fn sum_of(uses: &[Use]) -> u128 {
-    let mut by_version: BTreeMap<(usize, GroupId), u128> = BTreeMap::new();
-    for it in uses {
-        *by_version.entry((it.key, it.place.group)).or_default() += u128::from(it.units);
-    }
-    let mut by_key: BTreeMap<usize, u128> = BTreeMap::new();
-    for ((key, _), sum) in by_version {
-        let most = by_key.entry(key).or_default();
-        *most = sum.max(*most);
-    }
-    by_key.values().sum()
 }

@@ -120,8 +120,8 @@ struct Node {
     own: [WindowSet<()>; MODES],
     /// Claims strictly below the node, by mode; a region is just below its frame.
     below: [WindowSet<()>; MODES],
-    /// Regions in the frame that the node names.
-    regions: RegionSet<()>,
+    /// Regions in the frame that the node names, by mode: shared ones meet in great numbers.
+    regions: [RegionSet<()>; MODES],
 }
 
 /// One window of the ledger: a group and the index of one of its claims.
@@ -318,6 +318,11 @@ impl Ledger {
         }
     }
 
+    /// The most units that are out of the pool on `path` at an instant of `window`.
+    pub(super) fn most_in_pool(&self, path: &Path, window: Window) -> u64 {
+        self.pools.get(path).map_or(0, |profile| profile.max_over(window))
+    }
+
     /// Whether revisions in this slot left windows of units, so that sums alone do not tell what fits.
     pub(super) fn has_left_units(&self) -> bool {
         self.left_units > 0
@@ -332,7 +337,9 @@ impl Ledger {
         if let Target::Region(region) = target
             && let Some(node) = self.node(&region.frame)
         {
-            node.regions.for_each_candidate(&region.shape, range, |it| f(Place::of_key(it.key)));
+            for row in rows_against(mode) {
+                node.regions[*row].for_each_candidate(&region.shape, range, |it| f(Place::of_key(it.key)));
+            }
         }
     }
 
@@ -378,16 +385,19 @@ impl Ledger {
         while at <= last {
             let window = Window::new(at, at.after(claim.duration))?;
             let mut next = at;
-            node.regions.for_each_candidate(&region.shape, window, |it| {
-                let Some((other, tolerated)) = self.claim_at(Place::of_key(it.key)) else { return };
-                let tolerance = tolerance.min(tolerated);
-                if modes_conflict(claim.mode, other.mode)
-                    && window.overlaps_by_more_than(it.window, tolerance)
-                    && regions_conflict(&claim.target, &other.target, threshold).is_some()
-                {
-                    next = next.max(it.window.end().before(tolerance));
-                }
-            });
+            for row in rows_against(claim.mode) {
+                node.regions[*row].for_each_candidate(&region.shape, window, |it| {
+                    let Some((other, tolerated)) = self.claim_at(Place::of_key(it.key)) else { return };
+                    let end = it.window.end().before(tolerance.min(tolerated));
+                    // Exact shapes last: they cost the most.
+                    if end > next
+                        && window.overlaps_by_more_than(it.window, tolerance.min(tolerated))
+                        && regions_conflict(&claim.target, &other.target, threshold)
+                    {
+                        next = end;
+                    }
+                });
+            }
             if next == at {
                 return Some(at);
             }
@@ -434,11 +444,11 @@ fn toggle_window(
         match tolerance {
             Some(tolerance) => {
                 set.insert(window, key, tolerance, ());
-                region.inspect(|region| node.regions.insert(&region.shape, window, key, ()));
+                region.inspect(|region| node.regions[row].insert(&region.shape, window, key, ()));
             }
             None => {
                 set.remove(window, key);
-                region.inspect(|region| _ = node.regions.remove(&region.shape, window, key));
+                region.inspect(|region| _ = node.regions[row].remove(&region.shape, window, key));
             }
         }
         next = nodes.parent(id);
@@ -450,14 +460,22 @@ pub(super) fn modes_conflict(mine: Mode, theirs: Mode) -> bool {
     rows_against(mine).contains(&row(theirs))
 }
 
-/// `None` where the shapes rule a conflict out, else the overlap ratio of two regions.
-pub(super) fn regions_conflict(mine: &Target, theirs: &Target, threshold: f64) -> Option<Option<f64>> {
-    let (Target::Region(mine), Target::Region(theirs)) = (mine, theirs) else { return Some(None) };
-    if !geometry::meet(&mine.shape, &theirs.shape) {
-        return None;
+/// Whether the shapes leave a conflict standing; of other than two regions there are none to look at.
+pub(super) fn regions_conflict(mine: &Target, theirs: &Target, threshold: f64) -> bool {
+    let (Target::Region(mine), Target::Region(theirs)) = (mine, theirs) else { return true };
+    geometry::meet(&mine.shape, &theirs.shape) && (threshold == 0.0 || ratio(mine, theirs) > threshold)
+}
+
+/// The overlap ratio of two regions.
+pub(super) fn overlap_ratio(mine: &Target, theirs: &Target) -> Option<f64> {
+    match (mine, theirs) {
+        (Target::Region(mine), Target::Region(theirs)) => Some(ratio(mine, theirs)),
+        _ => None,
     }
-    // A whole number of billionths divided by a billion is the binary64 nearest to the decimal, so
-    // it compares with a configured decimal as the decimals do.
-    let ratio = || geometry::overlap_ratio_e9(&mine.shape, &theirs.shape) as f64 / 1e9;
-    (threshold == 0.0 || ratio() > threshold).then(|| Some(ratio()))
+}
+
+/// A whole number of billionths divided by a billion is the binary64 nearest to the decimal, so it
+/// compares with a configured decimal as the decimals do.
+fn ratio(mine: &Region, theirs: &Region) -> f64 {
+    geometry::overlap_ratio_e9(&mine.shape, &theirs.shape) as f64 / 1e9
 }

@@ -25,10 +25,12 @@ mod placement;
 mod preemption;
 mod quiet;
 mod report;
+mod rings;
 mod rules;
 mod run;
 mod settings;
 mod shrink;
+mod sums;
 
 pub use batch::{AgentOp, BatchError, Input, RulesChange, SlotBatch, SystemOp};
 pub use digest::StateDigest;

@@ -1,11 +1,14 @@
 //! Preemption: a higher class takes the place of grants of lower ones that begin late enough.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use super::book::{Book, Undecided};
 use super::checks::Starts;
 use super::fit::{AsItStands, Plan, Seen, View};
 use super::ledger::{Group, GroupId, Kind, Ledger, Lifted, Place};
 use super::run::SlotRun;
-use crate::types::{Class, IntentKey, Time, Token, Window};
+use crate::types::{Class, IntentKey, Mode, Time, Token, Window};
 
 /// Which grants may be withdrawn: strictly lower class, first window after the freeze.
 #[derive(Clone, Copy)]
@@ -44,6 +47,15 @@ impl View for Withdrawable<'_> {
     }
 }
 
+/// A grant that is in the way as long as nothing has been withdrawn.
+struct Obstacle {
+    token: Token,
+    /// Whether it is in the way by itself, whatever else goes.
+    meets: bool,
+    /// Its units, which are in the way as long as a capacity is exceeded where they are.
+    units: Vec<Place>,
+}
+
 impl SlotRun<'_> {
     /// Looks for a start that lower grants alone keep it from, and withdraws those of them that
     /// have to go. Nothing is withdrawn where it would be stale there: the start is given all the
@@ -56,24 +68,23 @@ impl SlotRun<'_> {
         };
         let windows = plan.windows(start);
         let mut withdrawn = Vec::new();
-        while let Some(token) = self.next_to_withdraw(plan, undecided, &windows, safe_until) {
-            let of = self.state.book.grant(token).map(|grant| grant.intent.class);
+        for obstacle in self.obstacles(plan, undecided, &windows, safe_until) {
+            let of = self.state.book.grant(obstacle.token).map(|grant| grant.intent.class);
             debug_assert!(
                 of.is_some_and(|of| of < undecided.intent.class),
                 "equals would oust each other for ever"
             );
-            debug_assert!(
-                withdrawn.iter().all(|(other, _)| *other != token),
-                "who stands aside is out of the way"
-            );
-            withdrawn.push((token, self.stand_aside(token, safe_until)));
+            if self.is_in_the_way(plan, start, &obstacle) {
+                let aside = self.stand_aside(obstacle.token, safe_until);
+                withdrawn.push((obstacle, aside));
+            }
         }
         // Last withdrawn first, those that can stay are put back.
         let mut gone = Vec::new();
-        for (token, aside) in withdrawn.into_iter().rev() {
+        for (obstacle, aside) in withdrawn.into_iter().rev() {
             self.step_back(&aside);
-            if !self.state.ledger.conflicts(plan, &AsItStands, &windows).is_empty() {
-                gone.push((token, self.stand_aside(token, safe_until)));
+            if self.is_in_the_way(plan, start, &obstacle) {
+                gone.push((obstacle.token, self.stand_aside(obstacle.token, safe_until)));
             }
         }
         if self.stale_at(plan, undecided, start).is_some() {
@@ -89,20 +100,39 @@ impl SlotRun<'_> {
         Withdrawable { book, ledger, class: undecided.intent.class, safe_until }
     }
 
-    /// Of the grants in the way that may be withdrawn, the lowest class, then the newest token.
-    fn next_to_withdraw(
+    /// The grants in the way that may be withdrawn: the lowest class first, then the newest token. As
+    /// they go, those that are left may be in nobody's way any more, and none comes to be.
+    fn obstacles(
         &self,
         plan: &Plan,
         undecided: &Undecided,
         windows: &[Window],
         safe_until: Time,
-    ) -> Option<Token> {
+    ) -> Vec<Obstacle> {
         let view = self.withdrawable(undecided, safe_until);
         let conflicts = self.state.ledger.conflicts(plan, &AsItStands, windows);
-        let token_of = |place: Place| view.grant_of(self.state.ledger.group(place.group)?, place.claim);
-        let in_the_way = conflicts.pairs.iter().filter_map(|pair| token_of(pair.theirs));
         let class_of = |token: Token| self.state.book.grant(token).map(|grant| grant.intent.class);
-        in_the_way.min_by_key(|token| (class_of(*token), std::cmp::Reverse(*token)))
+        let mut found: BTreeMap<_, Obstacle> = BTreeMap::new();
+        for pair in conflicts.pairs {
+            let Some(group) = self.state.ledger.group(pair.theirs.group) else { continue };
+            let Some(token) = view.grant_of(group, pair.theirs.claim) else { continue };
+            let obstacle = found.entry((class_of(token), Reverse(token))).or_insert_with(|| Obstacle {
+                token,
+                meets: false,
+                units: Vec::new(),
+            });
+            let modes = (plan.claims[pair.claim].mode, group.claims[pair.theirs.claim].mode);
+            match modes {
+                (Mode::Units(_), Mode::Units(_)) => obstacle.units.push(pair.theirs),
+                _ => obstacle.meets = true,
+            }
+        }
+        found.into_values().collect()
+    }
+
+    fn is_in_the_way(&self, plan: &Plan, start: Time, obstacle: &Obstacle) -> bool {
+        let exceeds = |place: &Place| self.state.ledger.exceeds_at(plan, start, *place);
+        obstacle.meets || obstacle.units.iter().any(exceeds)
     }
 
     /// Takes a grant out of the way, with what its revisions in this slot left after the freeze.

@@ -73,9 +73,11 @@ impl Ledger {
                 |claim: &Claim| path.covers(claim.target.path()) && (!is_here(claim) || is_region(claim));
             let below = self.indexed(|claim| is_of(claim) && is_below(claim));
             holds(contents(&node.below[mode]) == below, "a node knows the windows below it", (path, mode))?;
+            let regions = self.indexed(|claim| is_of(claim) && is_here(claim) && is_region(claim));
+            let is_complete = node.regions[mode].len() == regions.len();
+            holds(is_complete, "a frame knows its regions", (path, mode))?;
         }
-        let regions = self.indexed(|claim| is_here(claim) && is_region(claim));
-        holds(node.regions.len() == regions.len(), "a frame knows its regions", path)
+        Ok(())
     }
 
     /// The sums of units, made afresh between any two instants at which one may change.
