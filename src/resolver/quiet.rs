@@ -27,20 +27,31 @@ impl Resolver {
         Slot::of(at.before(Micros::from_us(1)), self.rules.length)
     }
 
+    /// Two that both have a place may change places as they age, and each sees the place held for the
+    /// other; one that has none, however long it looks ahead, is in nobody's way.
     fn first_slot_with_news_of_waits(&self, next: Slot) -> Option<Slot> {
-        let mut undecided = self.book.all_undecided();
-        let (key, only) = undecided.next()?;
-        if undecided.next().is_some() || self.rules.preemption.is_some() {
-            // Two may change places as they age, and each sees the place held for the other; with
-            // preemption, what may be withdrawn changes from slot to slot.
-            return Some(next);
+        let several = self.book.all_undecided().nth(1).is_some();
+        let (mut first, mut places) = (None, 0);
+        for (key, it) in self.book.all_undecided() {
+            // With preemption, what may be withdrawn changes from slot to slot, and leases may come
+            // to stand in a ring by time alone.
+            let changes_by_time = self.rules.preemption.is_some()
+                || several && self.book.holds_lease(&(key.agent.clone(), it.intent.task));
+            let news = (!changes_by_time).then(|| self.first_news_of(key, it, next)).flatten();
+            let Some(News { slot, has_place }) = news else { return Some(next) };
+            places += usize::from(has_place);
+            if places > 1 || slot <= next {
+                return Some(next);
+            }
+            first = first.into_iter().chain([slot]).min();
         }
-        Some(self.first_slot_with_news_of(key, only, next).unwrap_or(next))
+        first
     }
 
-    /// For an intent that waits alone: the least of the slots in which its wait is over, in which it
-    /// could be placed, and in which its offer would be another. `None` where the next slot may be one.
-    fn first_slot_with_news_of(&self, key: &IntentKey, it: &Undecided, next: Slot) -> Option<Slot> {
+    /// For an intent in whose way no other waits: the least of the slots in which its wait is over, in
+    /// which it could be placed, and in which its offer would be another. `None` where the next slot may
+    /// be one.
+    fn first_news_of(&self, key: &IntentKey, it: &Undecided, next: Slot) -> Option<News> {
         let Some(Verdict::Conflict(told)) = it.told.as_deref() else { return None };
         let (length, lead) = (self.rules.length, self.rules.min_lead);
         let now = next.opens(length);
@@ -79,15 +90,22 @@ impl Resolver {
             (Start::At(start), Some(place)) if place <= start.after(it.intent.slack) => return None,
             _ => {}
         }
-        Some(self.slot_decided_from(first).max(next))
+        Some(News { slot: self.slot_decided_from(first).max(next), has_place: place.is_some() })
     }
+}
+
+/// When there may be news of an intent that waits.
+struct News {
+    slot: Slot,
+    /// Whether it has a place at any time to come.
+    has_place: bool,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resolver::{AgentOp, Input, Rules, SlotBatch, SlotOutcome};
-    use crate::types::{Agent, RawClaim, RawIntent, RawMode, RawTarget};
+    use crate::resolver::{AgentOp, Input, Rules, SlotBatch, SlotOutcome, SystemOp};
+    use crate::types::{Agent, Path, RawClaim, RawIntent, RawMode, RawTarget};
 
     /// Numbers that look random and are the same in every run.
     struct Dice(u64);
@@ -102,6 +120,24 @@ mod tests {
     fn declare(agent: &str, at: u64, raw: RawIntent) -> Input {
         let agent = Agent::new(agent).unwrap();
         Input::Agent { at: Time::from_us(at), agent, op: AgentOp::Declare(raw.parse().unwrap()) }
+    }
+
+    /// Intents that wait, and that nothing can place: the capacity is gone once they have been taken.
+    fn hopeless(wait: u64, extra: &[RawClaim], ids: std::ops::Range<u64>) -> Vec<Input> {
+        let capacity = |capacity| {
+            let op = SystemOp::Capacity { path: Path::new("u").unwrap(), capacity };
+            Input::System { at: Time::from_us(2), op }
+        };
+        let units = RawClaim {
+            target: RawTarget::Path("u".into()),
+            mode: RawMode::Units(1),
+            offset: 0,
+            duration: 1_000,
+        };
+        let claims: Vec<RawClaim> = extra.iter().cloned().chain([units]).collect();
+        let raw = |id| RawIntent { id, wait, claims: claims.clone(), ..RawIntent::default() };
+        let declared = ids.map(|id| declare("hopeless", 2, raw(id)));
+        [capacity(1)].into_iter().chain(declared).chain([capacity(0)]).collect()
     }
 
     fn claim(dice: &mut Dice) -> RawClaim {
@@ -132,6 +168,9 @@ mod tests {
             ..RawIntent::default()
         };
         inputs.push(declare("waiter", 1, raw));
+        if dice.below(2) == 0 {
+            inputs.extend(hopeless(dice.below(200) * 1_000, &[claim(dice)], 0..1 + dice.below(2)));
+        }
         (rules, inputs)
     }
 
@@ -194,5 +233,14 @@ mod tests {
             slots += 1;
         }
         assert!(slots < 10, "{slots} slots");
+    }
+
+    #[test]
+    fn waits_of_all_time_for_what_never_comes_run_few_slots() {
+        let mut resolver = Resolver::new(Rules::default());
+        let inputs = hopeless(u64::MAX, &[], 0..50);
+        resolver.resolve(&SlotBatch::new(Slot::new(0), Micros::from_ms(10), inputs).unwrap());
+        let due = resolver.next_due().unwrap();
+        assert!(resolver.has_undecided() && due.number() > u64::MAX / 20_000, "{due:?}");
     }
 }
