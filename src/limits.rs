@@ -160,6 +160,10 @@ pub const TRACE_LINE_BYTES: usize = 1 << 20;
 /// Bytes of trace lines that arrive in one slot: they are in memory together until it is decided.
 pub const TRACE_SLOT_BYTES: usize = 256 << 20;
 
+/// The highest token with which a restart may go on: tokens never repeat, and four billion more are
+/// years of grants.
+pub const NEXT_TOKEN: u64 = u64::MAX - u32::MAX as u64;
+
 /// Connections at a time, unless configured otherwise: each costs buffers of some tens of kilobytes.
 pub const CONNECTIONS: usize = 4096;
 /// What may be configured: up to what one UDP socket can tell apart in practice.

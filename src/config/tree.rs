@@ -375,7 +375,8 @@ fn any_of<S: AsRef<str>>(words: &[S]) -> String {
     }
 }
 
-/// Text from a file as it may be shown on a terminal: control characters escaped, the long cut off.
+/// Text from a file as it may be shown on a terminal: what cannot be seen is escaped, and the long cut
+/// off.
 pub(crate) fn printable(text: &str) -> String {
     const SHOWN: usize = 80; // enough to recognise it, and an error stays one line
     let mut shown: String = text.chars().take(SHOWN).flat_map(show).collect();
@@ -386,6 +387,13 @@ pub(crate) fn printable(text: &str) -> String {
 }
 
 fn show(c: char) -> impl Iterator<Item = char> {
-    let (escaped, plain) = if c.is_control() { (Some(c.escape_default()), None) } else { (None, Some(c)) };
+    let (escaped, plain) = if is_unseen(c) { (Some(c.escape_default()), None) } else { (None, Some(c)) };
     escaped.into_iter().flatten().chain(plain)
+}
+
+/// Whether a terminal shows nothing for it, or shows what stands beside it in another order.
+fn is_unseen(c: char) -> bool {
+    let is_blank = c.is_whitespace() && c != ' ';
+    let is_mark = matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
+    c.is_control() || is_blank || is_mark
 }

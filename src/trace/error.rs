@@ -30,7 +30,9 @@ impl TraceError {
         let message = match (&wrong.problem, raw_at(text, field)) {
             (Problem::Twice, _) => format!("field `{field}`: found it twice\n  may be  there once"),
             (Problem::Crowded, _) => {
-                format!("field `{field}`: found too many fields beside it\n  may be  one of {OBJECT_FIELDS}")
+                format!(
+                    "field `{field}`: found too many fields beside it\n  may be  one of up to {OBJECT_FIELDS}"
+                )
             }
             // JSON all the same, so that the number there is just too large; for text, its escapes.
             (Problem::Syntax(_), Some(number))
@@ -53,10 +55,13 @@ impl TraceError {
     }
 }
 
+const END_OF_LINE: &str = "the end of the line";
+
 fn no_json(field: &FieldPath, error: &serde_json::Error, found: &str) -> String {
     let place = format!(" at line {} column {}", error.line(), error.column());
     let what = error.to_string();
     let what = what.strip_suffix(&place).unwrap_or(&what);
+    let found = if error.is_eof() { END_OF_LINE } else { found };
     let (of, column, found) = (of_field(field), error.column(), printable(found));
     format!("{of}found {found}\n  may be  one JSON object; at byte {column} it is none: {what}")
 }
@@ -71,8 +76,8 @@ fn tail(text: &str, column: usize) -> &str {
     let start = if column <= 2 { 0 } else { column };
     let at = (0..start).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     match text.get(at..) {
-        Some(rest) if !rest.trim().is_empty() => rest,
-        _ => "the end of the line",
+        Some(rest) if !rest.trim_ascii().is_empty() => rest,
+        _ => END_OF_LINE,
     }
 }
 

@@ -9,6 +9,7 @@ use crate::resolver::{AgentOp, Input, SystemOp};
 use crate::types::{Agent, IntentId, Micros, PATH_RULE, Path, Slot, Time};
 
 const AGENT_RULE: &str = "a name of 1 to 128 bytes without control characters";
+const TOKEN_RULE: &str = "a whole number, 0 to 18446744069414584320, so that tokens do not run out";
 const LINE: &[&str] = &["at", "agent", "declare", "revise", "release", "renew", "system"];
 const AGENT_OPS: &[&str] = &["declare", "revise", "release", "renew"];
 const SYSTEM_OPS: &[&str] = &["capacity", "release", "config", "restart"];
@@ -85,7 +86,7 @@ impl TraceReader {
             }),
             _ => system.required("restart", "an object", |field| {
                 let restart = field.table(&["next_token"])?;
-                Ok(SystemOp::Restart { next_token: restart.required("next_token", COUNT_RULE, count)? })
+                Ok(SystemOp::Restart { next_token: restart.required("next_token", TOKEN_RULE, next_token)? })
             }),
         }
     }
@@ -153,6 +154,11 @@ fn operator_release(field: Field<'_>) -> Result<SystemOp, Fault> {
         }
     })?;
     Ok(SystemOp::Release { agent: release.required("agent", AGENT_RULE, agent)?, id: id(&release)?, reason })
+}
+
+fn next_token(field: Field<'_>) -> Result<u64, Fault> {
+    let token = field.count(TOKEN_RULE)?;
+    if token <= limits::NEXT_TOKEN { Ok(token) } else { Err(field.wrong(TOKEN_RULE)) }
 }
 
 fn agent(field: Field<'_>) -> Result<Agent, Fault> {

@@ -116,6 +116,33 @@ fn blank_lines_are_passed_over_and_counted() {
     assert_eq!(reader.read(b"x").unwrap_err().line(), 2);
 }
 
+fn message(line: &str) -> String {
+    TraceReader::new(Config::default()).read(line.as_bytes()).unwrap_err().to_string()
+}
+
+#[test]
+fn what_no_terminal_shows_is_told_by_its_number() {
+    assert!(message("\u{feff}{}").contains("found \\u{feff}{}\n"), "{}", message("\u{feff}{}"));
+    assert!(message("\u{a0}").contains("found \\u{a0}\n"), "{}", message("\u{a0}"));
+    let turned = message("{\"at\u{202e}\":5}");
+    assert!(turned.contains("field `at\\u{202e}`") && !turned.contains('\u{202e}'), "{turned}");
+}
+
+#[test]
+fn a_line_that_stops_short_is_told_so() {
+    for line in ["{", "{\"at\":5", "{\"at\":", "{\"at\":5,\"agent\":\"a"] {
+        assert!(message(line).contains("found the end of the line\n"), "{}", message(line));
+    }
+}
+
+#[test]
+fn a_restart_leaves_tokens_to_give() {
+    let line = |token: u64| format!(r#"{{"at":5,"system":{{"restart":{{"next_token":{token}}}}}}}"#);
+    read(&line(crate::limits::NEXT_TOKEN));
+    let told = message(&line(crate::limits::NEXT_TOKEN + 1));
+    assert!(told.contains("`system.restart.next_token`") && told.contains("18446744069414584320"), "{told}");
+}
+
 #[test]
 fn lines_made_to_be_slow_or_deep_are_errors() {
     let many: Vec<String> = (0..100_000).map(|at| format!("\"{at}\":1")).collect();
