@@ -385,6 +385,25 @@ fn lowest_class_then_newest_is_withdrawn_and_what_can_stay_is_put_back() {
 }
 
 #[test]
+fn a_grant_of_the_same_class_or_one_that_begins_within_the_freeze_is_safe() {
+    let mut freezing = preempting();
+    freezing.rules.preemption = Some(Micros::from_us(5_000));
+    let lines = |start, of| {
+        [
+            declare(0, "a", want_at(1, "p", start, 10_000)),
+            declare(11_000, "b", class(of, want_at(1, "p", start, 10_000))),
+        ]
+    };
+    // Decided at 20000, so the freeze lasts until 25000.
+    assert_eq!(story(freezing.clone(), &lines(25_000, 1))[1..], ["1 b1 conflict offer 35000 by #1.0"]);
+    assert_eq!(
+        story(freezing.clone(), &lines(25_001, 1))[1..],
+        ["1 b1 granted 25001..35001 #2", "1 a1 revoked by b1 offer 35001"]
+    );
+    assert_eq!(story(freezing, &lines(25_001, 0))[1..], ["1 b1 conflict offer 35001 by #1.0"]);
+}
+
+#[test]
 fn a_revoked_intent_waits_on_from_the_decision_that_withdrew_it() {
     let told = story(
         preempting(),
