@@ -12,6 +12,8 @@
 //! [`wire`], [`slot`] and [`session`] are the protocol without IO; the others are the shells.
 
 #[cfg(feature = "daemon")]
+pub mod audit;
+#[cfg(feature = "daemon")]
 pub mod bench;
 #[cfg(feature = "daemon")]
 pub mod cli;

@@ -164,6 +164,21 @@ pub const TRACE_SLOT_BYTES: usize = 256 << 20;
 /// years of grants.
 pub const NEXT_TOKEN: u64 = u64::MAX - u32::MAX as u64;
 
+/// Bytes of one record's body in the audit log: a full slot of the largest declarations, and the
+/// decisions about them. Below the 2^32 - 1 bits within which a checksum places a single flipped bit.
+pub const RECORD_BYTES: usize = 384 << 20;
+/// Bytes of one chunk of a snapshot: it is in memory whole.
+pub const SNAPSHOT_CHUNK_BYTES: usize = 16 << 20;
+/// Bytes of one segment of the audit log, unless configured otherwise: some minutes of a busy day.
+pub const AUDIT_SEGMENT_BYTES: u64 = 64 << 20;
+/// What may be configured: a page, so that tests turn segments over quickly, to what is still read
+/// into memory without care where its tail is judged.
+pub const AUDIT_SEGMENT_RANGE: RangeInclusive<u64> = 4096..=1 << 30;
+/// Bytes that are read from a file of the audit log at once.
+pub const AUDIT_READ_CHUNK: usize = 256 * 1024;
+/// Files that a state directory may hold: past it something else writes there.
+pub const AUDIT_FILES: usize = 1 << 20;
+
 /// Connections at a time, unless configured otherwise: each costs buffers of some tens of kilobytes.
 pub const CONNECTIONS: usize = 4096;
 /// What may be configured: up to what one UDP socket can tell apart in practice.
@@ -241,6 +256,10 @@ const _: () = assert!(
 );
 const _: () = assert!(TRACE_LINE_BYTES <= TRACE_SLOT_BYTES);
 const _: () = assert!(UNDECIDED_PER_AGENT <= UNDECIDED);
+const _: () =
+    assert!(SLOT_INPUTS * FRAME_BYTES + (64 << 20) <= RECORD_BYTES, "a full slot must fit a record");
+const _: () = assert!(RECORD_BYTES < (u32::MAX / 8) as usize - 64, "a checksum must place any flipped bit");
+const _: () = assert!(SNAPSHOT_CHUNK_BYTES <= RECORD_BYTES);
 const _: () = assert!(PATH_BYTES >= PATH_SEGMENTS * 2 - 1, "the deepest path must be spellable");
 const _: () = assert!(SEGMENT_BYTES <= PATH_BYTES);
 const _: () = assert!(CORNERS_MIN >= 3 && CORNERS_MIN < CORNERS_MAX);

@@ -1,0 +1,22 @@
+//! The audit log as bytes: records in frames, chained by hashes, in segments.
+//!
+//! It says what stands in a segment and where it ends, cleanly, torn or damaged; docs/AUDIT_FORMAT.md
+//! draws every byte. It never reads or writes a file (the `store` room does), and it takes no memory
+//! on the word of bytes that may be wrong: what it holds was there.
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod chain;
+mod frame;
+mod scan;
+mod segment;
+mod tail;
+
+pub use chain::ChainHash;
+pub use frame::{
+    FRAME_HEAD_BYTES, FrameReader, Framed, STAMP_BYTES, Source, Stamp, write_frame, write_record,
+};
+pub use scan::{Damage, End, Entry, Expected, Link, Place, Scanner, Step, What};
+pub use segment::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader};
+
+#[cfg(test)]
+mod frame_tests;

@@ -1,0 +1,76 @@
+//! The first bytes of a segment: whose it is, which one, and what its records follow.
+//!
+//! ```text
+//!  0          8     10    12      16         24         32                              64
+//!  +----------+-----+-----+-------+----------+----------+-------------------------------+
+//!  | PRECLAIM | ver |  0  | crc32 | state id | number   | chain hash before its records |
+//!  +----------+-----+-----+-------+----------+----------+-------------------------------+
+//! ```
+//! The checksum covers all 64 bytes, its own four taken as zero. Magic, version and checksum stand in
+//! the same place in every version, so that any reader can tell a later one from a damaged one.
+
+use super::chain::ChainHash;
+use super::frame::{u32_at, u64_at};
+use super::scan::What;
+
+/// The version of the format that is written, and the latest that is read.
+pub const FORMAT_VERSION: u16 = 1;
+/// Bytes of a segment before its first frame.
+pub const SEGMENT_HEADER_BYTES: usize = 64;
+
+const MAGIC: &[u8; 8] = b"PRECLAIM";
+
+/// What a segment says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentHeader {
+    /// The state directory that it belongs to.
+    pub state_id: u64,
+    /// Its number, from 1.
+    pub number: u64,
+    /// The chain hash before its first record.
+    pub chain: ChainHash,
+}
+
+impl SegmentHeader {
+    /// The header's bytes.
+    pub fn to_bytes(&self) -> [u8; SEGMENT_HEADER_BYTES] {
+        let mut bytes = [0; SEGMENT_HEADER_BYTES];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..10].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.state_id.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.number.to_le_bytes());
+        bytes[32..].copy_from_slice(self.chain.as_bytes());
+        let crc = crc32fast::hash(&bytes);
+        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Whether a header may start with these bytes, which are too few for one.
+    pub(super) fn may_start(bytes: &[u8]) -> bool {
+        bytes.iter().zip(MAGIC).all(|(found, expected)| found == expected)
+    }
+
+    /// The header that these bytes are, whatever segment was expected.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn read(bytes: &[u8; SEGMENT_HEADER_BYTES]) -> Result<SegmentHeader, What> {
+        if &bytes[..8] != MAGIC {
+            return Err(What::NoSegment);
+        }
+        let mut blank = *bytes;
+        blank[12..16].fill(0);
+        if u32_at(bytes, 12) != Some(crc32fast::hash(&blank)) {
+            return Err(What::HeaderChecksum);
+        }
+        let version = u16::from_le_bytes([bytes[8], bytes[9]]);
+        if version > FORMAT_VERSION {
+            return Err(What::Newer(version));
+        }
+        let mut chain = [0; ChainHash::BYTES];
+        chain.copy_from_slice(&bytes[32..]);
+        let (state_id, number) =
+            (u64_at(bytes, 16).unwrap_or_default(), u64_at(bytes, 24).unwrap_or_default());
+        Ok(SegmentHeader { state_id, number, chain: ChainHash::from_bytes(chain) })
+    }
+}
