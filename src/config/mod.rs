@@ -30,6 +30,8 @@ use crate::resolver::{Rules, RulesChange};
 /// The file that `preclaim config init` prints: every key, with its default and what it means.
 pub const TEMPLATE: &str = include_str!("template.toml");
 
+/// The sections that tell the decision core its rules.
+const RULES_SECTIONS: &[&str] = &["slot", "preemption", "priority", "resource"];
 const SECTIONS: &[&str] =
     &["slot", "preemption", "priority", "resource", "listen", "tls", "auth", "state", "limits"];
 
@@ -98,10 +100,7 @@ impl Config {
 
     /// The whole configuration as TOML: what was written, over the defaults.
     pub fn to_toml(&self) -> String {
-        let template = read::read(TEMPLATE).map(|root| root.value);
-        let Ok(Value::Table(mut whole)) = template else { unreachable!("a test reads the template") };
-        whole.overlay(&self.document);
-        show::toml(&whole)
+        show::toml(&self.whole())
     }
 
     /// Replaces the keys that `change` names, and tells what that means to a running core. On an
@@ -119,7 +118,26 @@ impl Config {
         }
         *self = patched;
         let resources = named.get("resource").map(|_| self.rules.resources.clone());
-        Ok(RulesChange { rules: self.rules.clone(), resources })
+        Ok(RulesChange { rules: self.rules.clone(), resources, document: self.rules_document().into() })
+    }
+
+    /// The rules as TOML, complete: what [`Config::parse`] makes the same rules of.
+    pub fn rules_document(&self) -> String {
+        show::toml(&self.rules_sections())
+    }
+
+    /// The sections of the decision core, what was written over the defaults.
+    fn rules_sections(&self) -> Table {
+        let mut whole = self.whole();
+        whole.0.retain(|(key, _)| RULES_SECTIONS.contains(&key.name.as_str()));
+        whole
+    }
+
+    fn whole(&self) -> Table {
+        let template = read::read(TEMPLATE).map(|root| root.value);
+        let Ok(Value::Table(mut whole)) = template else { unreachable!("a test reads the template") };
+        whole.overlay(&self.document);
+        whole
     }
 }
 

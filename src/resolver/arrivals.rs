@@ -38,10 +38,11 @@ impl SlotRun<'_> {
         match op {
             AgentOp::Declare(intent) => self.declare(arrival, key(intent.id), intent),
             AgentOp::Revise(intent) => self.revise(arrival, key(intent.id), intent),
-            AgentOp::Invalid { id, revision, why } => {
-                let kept = *revision && self.state.book.in_force(&key(*id), arrival.at).is_some();
+            AgentOp::Invalid { revision, why, .. } => {
+                let key = key(op.id());
+                let kept = *revision && self.state.book.in_force(&key, arrival.at).is_some();
                 let field = why.field.clone();
-                self.answer(arrival, key(*id), Verdict::Rejected { reason: Reason::Invalid, field, kept });
+                self.answer(arrival, key, Verdict::Rejected { reason: Reason::Invalid, field, kept });
             }
             AgentOp::Release { id } => self.release(arrival, key(*id)),
             AgentOp::Renew { id, until } => self.renew(arrival, key(*id), *until),

@@ -1,9 +1,10 @@
 //! One slot's inputs, in arrival order: what the decision core is fed with.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::resolver::{Resource, Rules};
-use crate::types::{Agent, Intent, IntentId, Invalid, Micros, Path, Slot, Time};
+use crate::types::{Agent, Intent, IntentId, Invalid, Micros, Path, RawIntent, Slot, Time};
 
 /// What an agent asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,10 +15,10 @@ pub enum AgentOp {
     Revise(Intent),
     /// A declaration or revision with a value outside its range: it is answered in its turn.
     Invalid {
-        /// The id that it names.
-        id: IntentId,
         /// Whether it is a revision.
         revision: bool,
+        /// What was sent; a record of it is refused alike.
+        raw: Arc<RawIntent>,
         /// What is wrong with it.
         why: Invalid,
     },
@@ -33,6 +34,17 @@ pub enum AgentOp {
         /// The new end.
         until: Time,
     },
+}
+
+impl AgentOp {
+    /// The intent that it names.
+    pub fn id(&self) -> IntentId {
+        match self {
+            AgentOp::Declare(intent) | AgentOp::Revise(intent) => intent.id,
+            AgentOp::Invalid { raw, .. } => IntentId::new(raw.id),
+            AgentOp::Release { id } | AgentOp::Renew { id, .. } => *id,
+        }
+    }
 }
 
 /// What is not an agent's own and an input all the same, so that a trace decides as the live
@@ -71,6 +83,9 @@ pub struct RulesChange {
     pub rules: Rules,
     /// The new table of resources; `None` keeps the present one, capacities set at run time included.
     pub resources: Option<Vec<Resource>>,
+    /// The rules, resources included, as the configuration file spells them. For the record; what
+    /// decides is above.
+    pub document: Arc<str>,
 }
 
 /// One message, stamped with its arrival.

@@ -8,36 +8,13 @@ use std::sync::Arc;
 
 use super::digest::{Item, ItemHasher, StateDigest};
 use super::ledger::{GroupId, Ledger};
+pub(super) use super::state::{Ended, Undecided};
+use super::state::{Granted, SlotChanges, Standing};
 use crate::limits;
 use crate::types::{Agent, FixedMap, Intent, IntentKey, Micros, TaskId, Time, Token, Verdict, Window};
 
 /// A task: an agent and what it is doing.
 pub(super) type Task = (Agent, TaskId);
-
-/// A declaration or revision that is still to be decided.
-#[derive(Clone, Debug)]
-pub(super) struct Undecided {
-    pub(super) intent: Arc<Intent>,
-    pub(super) arrival: Time,
-    /// Arrivals are numbered: of two at one time, the earlier line goes first.
-    pub(super) arrival_number: u64,
-    /// From when on its wait counts: its arrival, or the slot in which its grant was withdrawn.
-    pub(super) waits_from: Time,
-    /// The grant that it revises. A revision never waits.
-    pub(super) revises: Option<Token>,
-    /// From when on `max_hold` counts, where not from each window's own start.
-    pub(super) held_since: Option<Time>,
-    /// What it was last told.
-    pub(super) told: Option<Arc<Verdict>>,
-    /// The intent for which its grant was withdrawn in this slot.
-    pub(super) withdrawn_for: Option<IntentKey>,
-}
-
-impl Undecided {
-    pub(super) fn waited(&self, now: Time) -> Micros {
-        now.since(self.waits_from)
-    }
-}
 
 /// A grant in force.
 #[derive(Clone, Debug)]
@@ -66,6 +43,64 @@ impl Grant {
         self.start.max(self.granted_at)
     }
 
+    /// The grant as data, with the windows that it has.
+    fn to_state(&self, windows: &[Window]) -> Granted {
+        let Grant {
+            key: _,
+            token,
+            intent,
+            start,
+            end,
+            granted_at,
+            arrival,
+            arrival_number,
+            held_since,
+            was_moved,
+            group: _, // a number of this process
+        } = self;
+        Granted {
+            token: *token,
+            intent: intent.clone(),
+            start: *start,
+            end: *end,
+            granted_at: *granted_at,
+            arrival: *arrival,
+            arrival_number: *arrival_number,
+            held_since: *held_since,
+            was_moved: *was_moved,
+            windows: windows.to_vec(),
+        }
+    }
+
+    /// The grant of `key` that `state` tells of, whose windows stand in `group`.
+    pub(super) fn of_state(key: IntentKey, state: &Granted, group: GroupId) -> Self {
+        let Granted {
+            token,
+            intent,
+            start,
+            end,
+            granted_at,
+            arrival,
+            arrival_number,
+            held_since,
+            was_moved,
+            windows: _, // the ledger's
+        } = state;
+        Grant {
+            key,
+            token: *token,
+            intent: intent.clone(),
+            start: *start,
+            end: *end,
+            granted_at: *granted_at,
+            arrival: *arrival,
+            arrival_number: *arrival_number,
+            held_since: *held_since,
+            was_moved: *was_moved,
+            group,
+        }
+    }
+
     /// The line that tells of it, with its present end.
     pub(super) fn line(&self) -> Verdict {
         let (start, end, token) = (self.start, self.end, self.token);
@@ -75,16 +110,6 @@ impl Grant {
             Verdict::Granted { start, end, token }
         }
     }
-}
-
-/// What is remembered of an intent that has ended.
-#[derive(Clone, Debug)]
-pub(super) struct Ended {
-    pub(super) intent: Arc<Intent>,
-    /// The decision time of the slot in which it ended.
-    pub(super) at: Time,
-    /// Its latest decision line; `None` while that is still to come in this slot.
-    pub(super) line: Option<Verdict>,
 }
 
 /// What an id stands for. A grant may have an undecided revision beside it; nothing else goes together.
@@ -99,6 +124,16 @@ pub(super) struct Record {
 }
 
 impl Record {
+    /// A record as it stands between two slots.
+    pub(super) fn settled(
+        undecided: Option<Undecided>,
+        grant: Option<Token>,
+        ended: Option<Ended>,
+        hash: u128,
+    ) -> Self {
+        Record { undecided, grant, ended, hash: Some(hash), is_touched: false }
+    }
+
     fn is_blank(&self) -> bool {
         self.undecided.is_none() && self.grant.is_none() && self.ended.is_none()
     }
@@ -119,9 +154,28 @@ pub(super) struct Book {
     ended: VecDeque<(Time, IntentKey)>,
     /// Ids whose records changed in this slot, in no order that matters.
     touched: Vec<IntentKey>,
+    /// Ids that were remembered in this slot, and how many were forgotten.
+    remembered: Vec<IntentKey>,
+    forgotten: usize,
 }
 
 impl Book {
+    /// A book without records, that remembers these ended ids.
+    pub(super) fn restore(ended: VecDeque<(Time, IntentKey)>) -> Self {
+        Book { ended, ..Book::default() }
+    }
+
+    /// Enters a record as it stands between two slots, with its grant.
+    pub(super) fn restore_record(&mut self, key: &IntentKey, record: Record, grant: Option<Grant>) {
+        if record.undecided.is_some() {
+            self.undecided.insert(key.clone());
+        }
+        self.records.insert(key.clone(), record);
+        if let Some(grant) = grant {
+            self.index_grant(grant);
+        }
+    }
+
     /// The id's record, to be changed; a blank one that stays so is dropped at the end of the slot.
     fn touch(&mut self, key: &IntentKey) -> &mut Record {
         let record = self.records.entry(key.clone()).or_default();
@@ -203,6 +257,10 @@ impl Book {
         let record = self.touch(&grant.key);
         record.grant = Some(grant.token);
         record.ended = None;
+        self.index_grant(grant);
+    }
+
+    fn index_grant(&mut self, grant: Grant) {
         self.by_end.insert((grant.end, grant.token));
         let of_agent = self.by_agent.entry(grant.key.agent.clone()).or_default();
         of_agent.insert((grant.held_from(), grant.token));
@@ -263,6 +321,7 @@ impl Book {
     /// Remembers what the id stood for and its last line.
     pub(super) fn remember(&mut self, key: &IntentKey, ended: Ended) {
         self.ended.push_back((ended.at, key.clone()));
+        self.remembered.push(key.clone());
         self.touch(key).ended = Some(ended);
     }
 
@@ -286,23 +345,39 @@ impl Book {
                 return;
             }
             let Some((at, key)) = self.ended.pop_front() else { return };
+            self.forgotten += 1;
             let record = self.touch(&key);
             record.ended = record.ended.take().filter(|ended| ended.at != at);
         }
     }
 
     /// Takes what changed in this slot into the state digest, and drops records that stand for nothing.
-    pub(super) fn settle(&mut self, ledger: &Ledger, digest: &mut StateDigest) {
+    /// Notes what each changed id stands for in `changes`, where somebody wants to know.
+    pub(super) fn settle(
+        &mut self,
+        ledger: &Ledger,
+        digest: &mut StateDigest,
+        mut changes: Option<&mut SlotChanges>,
+    ) {
         for key in std::mem::take(&mut self.touched) {
             let Some(record) = self.records.get_mut(&key) else { continue };
             let grant = record.grant.and_then(|token| self.grants.get(&token));
-            let hash = (!record.is_blank()).then(|| hash_of(&key, record, grant, ledger));
+            let hash = (!record.is_blank()).then(|| record.hash_of(&key, grant, ledger));
+            let has_changed = record.hash != hash;
             digest.replace(record.hash, hash);
             record.hash = hash;
             record.is_touched = false;
+            if let Some(changes) = changes.as_deref_mut().filter(|_| has_changed) {
+                changes.standings.push((key.clone(), record.standing(grant, ledger)));
+            }
             if record.is_blank() {
                 self.records.remove(&key);
             }
+        }
+        let (remembered, forgotten) =
+            (std::mem::take(&mut self.remembered), std::mem::take(&mut self.forgotten));
+        if let Some(changes) = changes {
+            (changes.remembered, changes.forgotten) = (remembered, forgotten);
         }
     }
 
@@ -322,14 +397,40 @@ impl Book {
     }
 }
 
-fn hash_of(key: &IntentKey, record: &Record, grant: Option<&Grant>, ledger: &Ledger) -> u128 {
+impl Record {
+    fn hash_of(&self, key: &IntentKey, grant: Option<&Grant>, ledger: &Ledger) -> u128 {
+        hash_of(
+            key,
+            self.undecided.as_ref(),
+            grant.map(|grant| (grant, windows_of(grant, ledger))),
+            self.ended.as_ref(),
+        )
+    }
+
+    fn standing(&self, grant: Option<&Grant>, ledger: &Ledger) -> Standing {
+        Standing {
+            undecided: self.undecided.clone(),
+            grant: grant.map(|grant| grant.to_state(windows_of(grant, ledger))),
+            ended: self.ended.clone(),
+        }
+    }
+}
+
+fn windows_of<'a>(grant: &Grant, ledger: &'a Ledger) -> &'a [Window] {
+    ledger.group(grant.group).map_or(&[], |group| &group.windows)
+}
+
+/// The digest's part of what an id stands for.
+pub(super) fn hash_of(
+    key: &IntentKey,
+    undecided: Option<&Undecided>,
+    grant: Option<(&Grant, &[Window])>,
+    ended: Option<&Ended>,
+) -> u128 {
     let mut hasher = ItemHasher::new(Item::Record);
     hasher.key(key);
-    hasher.option(record.undecided.as_ref(), ItemHasher::undecided);
-    hasher.option(grant, |hasher, grant| {
-        let windows = ledger.group(grant.group).map_or(&[][..], |group| &group.windows);
-        hasher.grant(grant, windows);
-    });
-    hasher.option(record.ended.as_ref(), ItemHasher::ended);
+    hasher.option(undecided, ItemHasher::undecided);
+    hasher.option(grant, |hasher, (grant, windows)| hasher.grant(grant, windows));
+    hasher.option(ended, ItemHasher::ended);
     hasher.finish()
 }

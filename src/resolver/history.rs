@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use super::digest::{Item, ItemHasher, StateDigest};
 use super::nodes::{NodeId, Nodes};
+use super::state::{EndedTarget, EndedWindow};
 use crate::limits;
 use crate::types::{Agent, Claim, FixedMap, IntentKey, Micros, Mode, Path, Target, Time, Window};
 
@@ -30,6 +31,22 @@ impl LatestTwo {
         } else if !is_of(&self.first) && is_before(&self.second) {
             self.second = Some((end, key.clone()));
         }
+    }
+
+    fn take_in(&mut self, other: &LatestTwo) {
+        other.first.iter().chain(&other.second).for_each(|(end, key)| self.note(*end, key));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    fn to_pair(&self) -> [Option<(Time, IntentKey)>; 2] {
+        [self.first.clone(), self.second.clone()]
+    }
+
+    fn of([first, second]: [Option<(Time, IntentKey)>; 2]) -> Self {
+        LatestTwo { first, second }
     }
 
     fn of_another_than(&self, key: &IntentKey) -> Option<Time> {
@@ -71,6 +88,8 @@ pub(super) struct EndedWindows {
     touched: Vec<NodeId>,
     /// The hashes of nodes that were forgotten in this slot.
     dropped: Vec<Option<u128>>,
+    /// What was noted in this slot.
+    noted: Vec<EndedWindow>,
 }
 
 impl EndedWindows {
@@ -79,19 +98,28 @@ impl EndedWindows {
         if claim.mode == Mode::Shared {
             return;
         }
-        let leaf = self.nodes.enter(claim.target.path());
+        let (key, path) = (key.clone(), claim.target.path().clone());
         let is_region = matches!(claim.target, Target::Region(_));
+        let ended = EndedWindow { key, path, is_region, end: window.end() };
+        self.enter(&ended);
+        self.noted.push(ended);
+    }
+
+    fn enter(&mut self, ended: &EndedWindow) {
+        let EndedWindow { key, path, is_region, end } = ended;
+        let (is_region, end) = (*is_region, *end);
+        let leaf = self.nodes.enter(path);
         let mut next = Some(leaf);
         while let Some(id) = next {
             next = self.nodes.parent(id);
             let Some(here) = self.nodes.value_mut(id) else { continue };
-            here.last_end = here.last_end.max(window.end());
+            here.last_end = here.last_end.max(end);
             here.is_fresh = true;
             if id != leaf || is_region {
-                here.below.note(window.end(), key);
+                here.below.note(end, key);
             }
             if id == leaf {
-                if is_region { &mut here.regions } else { &mut here.own }.note(window.end(), key);
+                if is_region { &mut here.regions } else { &mut here.own }.note(end, key);
                 if !std::mem::replace(&mut here.is_touched, true) {
                     self.touched.push(id);
                 }
@@ -139,7 +167,9 @@ impl EndedWindows {
 
     /// Takes what changed in this slot into the state digest. What is known below a path follows from
     /// the paths below it.
-    pub(super) fn settle(&mut self, digest: &mut StateDigest) {
+    ///
+    /// Returns the windows that were noted in this slot.
+    pub(super) fn settle(&mut self, digest: &mut StateDigest) -> Vec<EndedWindow> {
         self.dropped.drain(..).for_each(|hash| digest.replace(hash, None));
         for id in std::mem::take(&mut self.touched) {
             let Some(path) = self.nodes.path(id).cloned() else { continue };
@@ -149,11 +179,73 @@ impl EndedWindows {
             here.hash = hash;
             here.is_touched = false;
         }
+        std::mem::take(&mut self.noted)
     }
 
     /// A reading from before this is stale whatever was or was not written.
     pub(super) fn forgotten(&self) -> Time {
         self.forgotten
+    }
+
+    /// Takes what another such slot noted.
+    pub(super) fn apply(&mut self, noted: &[EndedWindow], digest: &mut StateDigest) {
+        noted.iter().for_each(|ended| self.enter(ended));
+        self.settle(digest);
+    }
+
+    /// What is remembered, in the order in which it is to be forgotten.
+    pub(super) fn targets(&self) -> impl Iterator<Item = EndedTarget> {
+        self.queue.iter().filter_map(|id| {
+            let here = self.nodes.value(*id)?;
+            Some(EndedTarget {
+                path: self.nodes.path(*id)?.clone(),
+                own: here.own.to_pair(),
+                regions: here.regions.to_pair(),
+                last_end: here.last_end,
+                is_fresh: here.is_fresh,
+            })
+        })
+    }
+
+    /// The history of which `targets` told, that remembers nothing from before `forgotten`.
+    pub(super) fn restore(targets: Vec<EndedTarget>, forgotten: Time, digest: &mut StateDigest) -> Self {
+        let mut history = EndedWindows { forgotten, ..EndedWindows::default() };
+        for target in targets {
+            let id = history.nodes.enter(&target.path);
+            let Some(here) = history.nodes.value_mut(id) else { continue };
+            if std::mem::replace(&mut here.is_queued, true) {
+                history.nodes.leave(id); // a path that is told of twice stands once
+                continue;
+            }
+            (here.own, here.regions) = (LatestTwo::of(target.own), LatestTwo::of(target.regions));
+            (here.last_end, here.is_fresh) = (target.last_end, target.is_fresh);
+            here.is_touched = !here.own.is_empty() || !here.regions.is_empty();
+            if here.is_touched {
+                history.touched.push(id);
+            }
+            history.queue.push_back(id);
+        }
+        for id in history.queue.clone() {
+            history.tell_ancestors(id);
+        }
+        history.settle(digest);
+        history
+    }
+
+    /// Puts the ends on a node into what is known below its ancestors; those of regions are below the
+    /// node itself.
+    fn tell_ancestors(&mut self, id: NodeId) {
+        let Some(here) = self.nodes.value_mut(id) else { return };
+        let (own, regions) = (here.own.clone(), here.regions.clone());
+        here.below.take_in(&regions);
+        let mut next = self.nodes.parent(id);
+        while let Some(ancestor) = next {
+            if let Some(above) = self.nodes.value_mut(ancestor) {
+                above.below.take_in(&own);
+                above.below.take_in(&regions);
+            }
+            next = self.nodes.parent(ancestor);
+        }
     }
 }
 
@@ -177,11 +269,14 @@ pub(super) struct EndedGrants {
     agents_kept: usize,
     /// What this part of the state has changed in its digest since the last slot.
     change: StateDigest,
+    /// What was noted in this slot.
+    noted: Vec<(Agent, Window)>,
 }
 
 impl EndedGrants {
     /// Remembers that `agent` held a grant in `window`, and forgets what ended before `from`.
     pub(super) fn note(&mut self, agent: &Agent, window: Window, from: Time) {
+        self.noted.push((agent.clone(), window));
         let held = self.by_agent.entry(agent.clone()).or_default();
         while held.len() >= limits::ENDED_GRANTS_BY_AGENT || held.front().is_some_and(|it| it.end() <= from) {
             let gone = held.pop_front().map(|gone| hash_of_held(agent, gone));
@@ -199,10 +294,38 @@ impl EndedGrants {
         }
     }
 
-    /// Takes what changed in this slot into the state digest.
-    pub(super) fn settle(&mut self, digest: &mut StateDigest) {
+    /// Takes what changed in this slot into the state digest, and returns what was noted in it.
+    pub(super) fn settle(&mut self, digest: &mut StateDigest) -> Vec<(Agent, Window)> {
         let change = std::mem::take(&mut self.change);
         digest.replace(None, Some(change.to_number()));
+        std::mem::take(&mut self.noted)
+    }
+
+    /// Takes what another such slot noted.
+    pub(super) fn apply(&mut self, noted: &[(Agent, Window)], from: Time, digest: &mut StateDigest) {
+        noted.iter().for_each(|(agent, window)| self.note(agent, *window, from));
+        self.settle(digest);
+    }
+
+    /// What each agent held, by agent, and how many agents were kept when some were last forgotten.
+    pub(super) fn by_agent(&self) -> (impl Iterator<Item = (&Agent, &VecDeque<Window>)>, usize) {
+        let by_agent: std::collections::BTreeMap<_, _> = self.by_agent.iter().collect();
+        (by_agent.into_iter(), self.agents_kept)
+    }
+
+    /// The history of which [`EndedGrants::by_agent`] told.
+    pub(super) fn restore(
+        held: Vec<(Agent, Vec<Window>)>,
+        agents_kept: usize,
+        digest: &mut StateDigest,
+    ) -> Self {
+        let mut history = EndedGrants { agents_kept, ..EndedGrants::default() };
+        for (agent, windows) in held {
+            windows.iter().for_each(|it| history.change.replace(None, Some(hash_of_held(&agent, *it))));
+            history.by_agent.entry(agent).or_default().extend(windows);
+        }
+        history.settle(digest);
+        history
     }
 
     /// How long the agent's ended grants lay within `span`, summed.

@@ -17,6 +17,7 @@ mod deadlock;
 mod digest;
 mod fit;
 mod history;
+mod image;
 pub mod invariants;
 mod ledger;
 mod nodes;
@@ -30,14 +31,18 @@ mod rules;
 mod run;
 mod settings;
 mod shrink;
+pub mod state;
 mod sums;
 
 pub use batch::{AgentOp, BatchError, Input, RulesChange, SlotBatch, SystemOp};
 pub use digest::StateDigest;
-pub use outcome::{GrantView, SlotOutcome, UndecidedView};
+pub use image::{Image, ImageHead, ImageItem};
+pub use outcome::{GrantView, Rank, SlotOutcome, UndecidedView};
 pub use rules::{Resource, Rules};
 
-use crate::types::{IntentKey, Path, Slot, Token, Verdict};
+use state::SlotChanges;
+
+use crate::types::{IntentKey, Path, Slot, Time, Token, Verdict};
 
 /// A change that holds from the next slot on.
 #[derive(Debug)]
@@ -65,6 +70,7 @@ pub struct Resolver {
     digest: StateDigest,
     /// The counters' part of the digest, as of the last slot.
     counters_hash: Option<u128>,
+    reports_changes: bool,
 }
 
 impl Resolver {
@@ -86,7 +92,14 @@ impl Resolver {
             last_slot: None,
             digest: StateDigest::default(),
             counters_hash: None,
+            reports_changes: false,
         }
+    }
+
+    /// From here on each outcome says what the slot changed in the state.
+    #[must_use]
+    pub fn reporting_changes(self) -> Self {
+        Resolver { reports_changes: true, ..self }
     }
 
     /// The rules in force. Capacities set at run time are not in their table of resources.
@@ -128,24 +141,25 @@ impl Resolver {
         };
     }
 
-    /// Takes what changed in a slot into the state digest.
-    fn settle(&mut self) -> StateDigest {
-        self.book.settle(&self.ledger, &mut self.digest);
-        self.ended_windows.settle(&mut self.digest);
-        self.ended_grants.settle(&mut self.digest);
-        self.settings.settle(&mut self.digest);
-        let hash = Some(self.hash_of_counters());
+    /// Takes what changed in a slot into the state digest, and says what that was where it is to.
+    fn settle(&mut self) -> (StateDigest, Option<SlotChanges>) {
+        let mut changes = self.reports_changes.then(SlotChanges::default);
+        self.book.settle(&self.ledger, &mut self.digest, changes.as_mut());
+        let ended_windows = self.ended_windows.settle(&mut self.digest);
+        let held = self.ended_grants.settle(&mut self.digest);
+        let capacities = self.settings.settle(&mut self.digest);
+        let hash = Some(hash_of_counters(self.next_token, self.arrivals, self.ended_windows.forgotten()));
         self.digest.replace(self.counters_hash, hash);
         self.counters_hash = hash;
-        self.digest
-    }
-
-    fn hash_of_counters(&self) -> u128 {
-        let mut counters = digest::ItemHasher::new(digest::Item::Counters);
-        counters.number(self.next_token);
-        counters.number(self.arrivals);
-        counters.time(self.ended_windows.forgotten());
-        counters.finish()
+        let changes = changes.map(|changes| SlotChanges {
+            ended_windows,
+            held,
+            capacities,
+            next_token: self.next_token,
+            arrivals: self.arrivals,
+            ..changes
+        });
+        (self.digest, changes)
     }
 
     /// Whether some intent is still undecided.
@@ -190,6 +204,14 @@ impl Resolver {
     pub fn undecided_after(&self, after: &IntentKey) -> impl Iterator<Item = UndecidedView<'_>> {
         self.book.undecided_after(after).map(view_undecided)
     }
+}
+
+fn hash_of_counters(next_token: u64, arrivals: u64, forgotten: Time) -> u128 {
+    let mut counters = digest::ItemHasher::new(digest::Item::Counters);
+    counters.number(next_token);
+    counters.number(arrivals);
+    counters.time(forgotten);
+    counters.finish()
 }
 
 fn view_undecided<'a>((key, it): (&'a IntentKey, &'a book::Undecided)) -> UndecidedView<'a> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::StateDigest;
+use super::state::SlotChanges;
 use crate::types::{Contested, Decision, Intent, IntentKey, Slot, Time, Token, Window};
 
 /// What one slot decided.
@@ -23,8 +24,24 @@ pub struct SlotOutcome {
     pub contested: Vec<Contested>,
     /// Scores that were not finite and ranked lowest.
     pub scores_not_finite: usize,
+    /// What ordered each of `decisions`, as many in the same order; `None` for those that were not
+    /// placed in turn.
+    pub ranks: Vec<Option<Rank>>,
     /// The digest of the state after the slot.
     pub digest: StateDigest,
+    /// What the slot changed in the state, where [`Resolver::reporting_changes`] asked for it.
+    ///
+    /// [`Resolver::reporting_changes`]: super::Resolver::reporting_changes
+    pub changes: Option<SlotChanges>,
+}
+
+/// What ordered an intent among those of its class.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rank {
+    /// Its score, finite or the lowest; 0 where its patience was at an end.
+    pub score: f64,
+    /// Whether its patience was at an end, so that its arrival ordered it, ahead of all scores.
+    pub is_overdue: bool,
 }
 
 impl SlotOutcome {
@@ -36,6 +53,8 @@ impl SlotOutcome {
             decisions: Vec::new(),
             contested: Vec::new(),
             scores_not_finite: 0,
+            ranks: Vec::new(),
+            changes: None,
             digest: StateDigest::default(),
         }
     }

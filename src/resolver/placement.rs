@@ -68,7 +68,7 @@ impl SlotRun<'_> {
         match found {
             Ok(start) => match self.stale_at(plan, &undecided, start) {
                 Some(stale) => self.end_as_stale(turn, plan, undecided, stale),
-                None => self.grant(plan, &undecided, start),
+                None => self.grant(&turn, plan, &undecided, start),
             },
             Err(blockers) => self.leave_unplaced(turn, plan, undecided, starts, blockers),
         }
@@ -125,7 +125,7 @@ impl SlotRun<'_> {
         if undecided.revises.is_none() {
             self.remember_ended(&plan.key, &undecided, line.clone());
         }
-        self.tell(plan.key.clone(), None, line);
+        self.tell_placed(&turn, plan.key.clone(), line);
     }
 
     fn note_unplaced(
@@ -147,11 +147,11 @@ impl SlotRun<'_> {
         self.state.book.remember(key, ended);
     }
 
-    fn grant(&mut self, plan: &Plan, undecided: &Undecided, start: Time) {
+    fn grant(&mut self, turn: &Turn, plan: &Plan, undecided: &Undecided, start: Time) {
         self.state.book.take_undecided(&plan.key);
         let line = self.enter_grant(&plan.key, undecided, start);
         self.hold_readings(&plan.key, undecided, start);
-        self.tell(plan.key.clone(), None, line);
+        self.tell_placed(turn, plan.key.clone(), line);
     }
 
     /// Enters a grant that starts at `start`, in place of the one that it revises.

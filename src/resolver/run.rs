@@ -7,7 +7,8 @@ use std::sync::Arc;
 use super::batch::SlotBatch;
 use super::book::{Ended, Grant, Undecided};
 use super::ledger::GroupId;
-use super::outcome::SlotOutcome;
+use super::outcome::{Rank, SlotOutcome};
+use super::state::SlotChanges;
 use super::{Resolver, deadlock, report};
 use crate::priority::{self, Context};
 use crate::types::{
@@ -44,6 +45,12 @@ pub(super) struct Turn {
     arrival_number: u64,
 }
 
+impl Turn {
+    fn rank(&self) -> Rank {
+        Rank { score: self.score.0.0, is_overdue: !self.is_patient }
+    }
+}
+
 /// An intent whose last turn in this slot brought no grant.
 #[derive(Clone, Debug)]
 pub(super) struct Unplaced {
@@ -64,6 +71,7 @@ pub(super) struct SlotRun<'a> {
     slot: Slot,
     pub(super) now: Time,
     pub(super) decisions: Vec<Decision>,
+    ranks: Vec<Option<Rank>>,
     pub(super) contested: Vec<Contested>,
     /// What revisions and shrinks left, until the end of the slot, by intent.
     pub(super) left: BTreeMap<IntentKey, Vec<GroupId>>,
@@ -89,6 +97,7 @@ impl<'a> SlotRun<'a> {
             slot,
             now,
             decisions: Vec::new(),
+            ranks: Vec::new(),
             contested: Vec::new(),
             left: BTreeMap::new(),
             held: BTreeMap::new(),
@@ -112,18 +121,29 @@ impl<'a> SlotRun<'a> {
         report::tell_unplaced(&mut self);
         self.drop_held();
         self.state.book.forget(self.now, self.state.rules.retention);
+        let (digest, changes) = self.state.settle();
+        let held_from = self.now.before(self.state.rules.fair_window);
         SlotOutcome {
             slot: self.slot,
             at: self.now,
             decisions: self.decisions,
             contested: self.contested,
             scores_not_finite: self.scores_not_finite,
-            digest: self.state.settle(),
+            ranks: self.ranks,
+            digest,
+            changes: changes.map(|changes| SlotChanges { held_from, ..changes }),
         }
     }
 
     pub(super) fn tell(&mut self, key: IntentKey, answers: Option<usize>, verdict: Verdict) {
         self.decisions.push(Decision { key, answers, verdict });
+        self.ranks.push(None);
+    }
+
+    /// Tells what came of an intent's turn.
+    pub(super) fn tell_placed(&mut self, turn: &Turn, key: IntentKey, verdict: Verdict) {
+        self.decisions.push(Decision { key, answers: None, verdict });
+        self.ranks.push(Some(turn.rank()));
     }
 
     /// Step 2: takes out the grants all of whose windows have ended.

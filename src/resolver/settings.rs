@@ -30,17 +30,26 @@ impl Settings {
     }
 
     /// Takes what changed in this slot into the state digest. The table itself is configuration.
-    pub(super) fn settle(&mut self, digest: &mut StateDigest) {
+    /// Returns the capacities set at run time, where they changed.
+    pub(super) fn settle(&mut self, digest: &mut StateDigest) -> Option<Vec<(Path, u64)>> {
+        let has_changed = !self.dropped.is_empty() || self.set_at_run_time.values().any(Option::is_none);
         self.dropped.drain(..).for_each(|hash| digest.replace(hash, None));
         for (path, hash) in self.set_at_run_time.iter_mut().filter(|(_, hash)| hash.is_none()) {
-            *hash = Some(hash_of_capacity(path, self.by_path.get(path)));
+            *hash = self.by_path.get(path).and_then(|it| it.capacity).map(|it| hash_of_capacity(path, it));
             digest.replace(None, *hash);
         }
+        has_changed.then(|| self.capacities().collect())
+    }
+
+    /// The capacities that were set at run time, by path.
+    fn capacities(&self) -> impl Iterator<Item = (Path, u64)> {
+        let capacity = |path: &Path| self.by_path.get(path)?.capacity;
+        self.set_at_run_time.keys().filter_map(move |path| Some((path.clone(), capacity(path)?)))
     }
 
     /// The digest's part of each capacity that was set at run time, made afresh.
     pub(super) fn hashes(&self) -> impl Iterator<Item = u128> {
-        self.set_at_run_time.keys().map(|path| hash_of_capacity(path, self.by_path.get(path)))
+        self.capacities().map(|(path, capacity)| hash_of_capacity(&path, capacity))
     }
 
     pub(super) fn set_capacity(&mut self, path: &Path, capacity: u64) {
@@ -106,10 +115,10 @@ impl Settings {
     }
 }
 
-fn hash_of_capacity(path: &Path, resource: Option<&Resource>) -> u128 {
+pub(super) fn hash_of_capacity(path: &Path, capacity: u64) -> u128 {
     let mut hasher = ItemHasher::new(Item::Resource);
     hasher.text(path.as_str());
-    hasher.option(resource.and_then(|it| it.capacity), ItemHasher::number);
+    hasher.option(Some(capacity), ItemHasher::number);
     hasher.finish()
 }
 

@@ -1,5 +1,7 @@
 //! One line of a trace: who, when, and what.
 
+use std::sync::Arc;
+
 use super::error::TraceError;
 use super::intent::{COUNT_RULE, MICROS_RULE, count, micros, raw_intent};
 use super::json;
@@ -130,7 +132,7 @@ fn declaration(field: Field<'_>, revision: bool) -> Result<AgentOp, Fault> {
     Ok(match raw.parse() {
         Ok(intent) if revision => AgentOp::Revise(intent),
         Ok(intent) => AgentOp::Declare(intent),
-        Err(why) => AgentOp::Invalid { id: IntentId::new(raw.id), revision, why },
+        Err(why) => AgentOp::Invalid { revision, raw: Arc::new(raw), why },
     })
 }
 

@@ -65,10 +65,10 @@ fn priority_inputs_are_the_nearest_binary64() {
 
 #[test]
 fn a_value_outside_its_range_is_an_input_that_is_invalid() {
-    let AgentOp::Invalid { id, revision, why } = declared(r#""urgency":1.5,"#) else {
+    let AgentOp::Invalid { revision, raw, why } = declared(r#""urgency":1.5,"#) else {
         panic!("1.5 is too much")
     };
-    assert_eq!((id.number(), revision, why.field.as_str()), (1, false, "urgency"));
+    assert_eq!((raw.id, revision, why.field.as_str()), (1, false, "urgency"));
 }
 
 #[test]

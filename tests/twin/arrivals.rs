@@ -36,9 +36,9 @@ impl Twin {
         match op {
             AgentOp::Declare(intent) => self.declare(work, index, arrival, key(intent.id), intent, false),
             AgentOp::Revise(intent) => self.declare(work, index, arrival, key(intent.id), intent, true),
-            AgentOp::Invalid { id, revision, why } => {
+            AgentOp::Invalid { revision, why, .. } => {
                 let refusal = (Reason::Invalid, why.field.clone());
-                self.refuse(work, index, arrival.at, &key(*id), *revision, refusal);
+                self.refuse(work, index, arrival.at, &key(op.id()), *revision, refusal);
             }
             AgentOp::Release { id } => {
                 let line = if self.release(work.d, arrival.at, &key(*id), None) {

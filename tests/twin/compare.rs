@@ -1,10 +1,11 @@
 //! Drives the twin and the real resolver through one trace, slot by slot.
 
 use std::any::Any;
+use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use preclaim::resolver::invariants::{Breach, InvariantCheck, tables_agree};
-use preclaim::resolver::{Resolver, Rules, SlotBatch};
+use preclaim::resolver::{Image, Input, Resolver, Rules, SlotBatch, SlotOutcome, SystemOp};
 use preclaim::types::{Decision, Slot, Time, Verdict, Window};
 
 use super::coverage::Coverage;
@@ -118,12 +119,23 @@ struct Real {
     whole: Resolver,
     check: InvariantCheck,
     lazy: Resolver,
+    image: Image,
+    /// The rules of the lazy one, and what of them is still to change after its last slot.
+    rules: Rules,
+    pending: Vec<SystemOp>,
 }
 
 impl Real {
     fn new(rules: &Rules) -> Self {
-        let (whole, lazy) = (Resolver::new(rules.clone()), Resolver::new(rules.clone()));
-        Real { whole, check: InvariantCheck::default(), lazy }
+        let (whole, lazy) = (Resolver::new(rules.clone()), Resolver::new(rules.clone()).reporting_changes());
+        Real {
+            whole,
+            check: InvariantCheck::default(),
+            lazy,
+            image: Image::default(),
+            rules: rules.clone(),
+            pending: Vec::new(),
+        }
     }
 
     /// The decisions, and what is wrong beside them.
@@ -139,6 +151,7 @@ impl Real {
             if lazy.digest != outcome.digest || lazy.decisions != outcome.decisions {
                 wrong.push_str("leaving out slots that were not due changed something");
             }
+            self.follow(batch, &lazy, &mut wrong);
         } else if !outcome.decisions.is_empty() {
             wrong.push_str("something was decided in a slot that was not due");
         }
@@ -146,11 +159,54 @@ impl Real {
     }
 }
 
+/// One in so many slots the lazy resolver is made anew of its image.
+const SLOTS_BETWEEN_RESTARTS: u64 = 3;
+
 impl Real {
+    /// Applies to the image what a slot changed. Now and then the image is taken apart and put together,
+    /// and the lazy resolver goes on from there.
+    fn follow(&mut self, batch: &SlotBatch, outcome: &SlotOutcome, wrong: &mut String) {
+        self.rules = changed(&self.rules, &self.pending);
+        let is_rules = |op: &SystemOp| matches!(op, SystemOp::Config(_));
+        let ops = batch.inputs().iter().filter_map(|input| match input {
+            Input::System { op, .. } => Some(op.clone()),
+            Input::Agent { .. } => None,
+        });
+        self.pending = ops.skip_while(|op| !is_rules(op)).collect();
+        let Some(changes) = &outcome.changes else { panic!("it was asked for") };
+        assert_eq!(outcome.ranks.len(), outcome.decisions.len());
+        if self.image.apply(outcome.slot, outcome.at, changes) != outcome.digest {
+            wrong.push_str("what the slot changed, applied to an image, makes another state");
+        }
+        if batch.slot().number() % SLOTS_BETWEEN_RESTARTS == 0 {
+            let copy = |image: &Image| {
+                let items = image.items().map(Ok::<_, Infallible>);
+                Image::from_parts(image.head(), items).unwrap_or_else(|never| match never {})
+            };
+            let (restored, next) = (copy(&self.image), copy(&self.image));
+            if restored.digest() != outcome.digest {
+                wrong.push_str("an image made of its parts is another");
+            }
+            self.image = next;
+            self.lazy = Resolver::from_image(restored, self.rules.clone(), &self.pending).reporting_changes();
+        }
+    }
+
     /// What is wrong with a table stays wrong, so that a look now and then finds it.
     fn tables_agree_at(&self, slot: Slot) -> Result<(), Breach> {
         if slot.number() % SLOTS_BETWEEN_LOOKS == 1 { tables_agree(&self.whole) } else { Ok(()) }
     }
+}
+
+/// The rules after what was pending has taken effect.
+fn changed(rules: &Rules, pending: &[SystemOp]) -> Rules {
+    pending.iter().fold(rules.clone(), |rules, op| match op {
+        SystemOp::Config(change) => {
+            let resources = change.resources.clone().unwrap_or(rules.resources);
+            Rules { resources, length: rules.length, ..change.rules.clone() }
+        }
+        _ => rules,
+    })
 }
 
 /// What differs between the two states that can be looked at.

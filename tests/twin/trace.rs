@@ -89,7 +89,7 @@ fn op_of(intent: &RawIntent, revision: bool) -> AgentOp {
     match intent.parse() {
         Ok(intent) if revision => AgentOp::Revise(intent),
         Ok(intent) => AgentOp::Declare(intent),
-        Err(why) => AgentOp::Invalid { id: IntentId::new(intent.id), revision, why },
+        Err(why) => AgentOp::Invalid { revision, raw: Arc::new(intent.clone()), why },
     }
 }
 
@@ -136,7 +136,11 @@ fn input(spec: &mut Spec, line: &Line) -> Input {
         Op::Config(change) => {
             spec.change(change);
             let resources = change.resources.clone();
-            system(SystemOp::Config(Box::new(RulesChange { rules: spec.rules(), resources })))
+            system(SystemOp::Config(Box::new(RulesChange {
+                rules: spec.rules(),
+                resources,
+                document: "".into(),
+            })))
         }
         Op::Restart(next_token) => system(SystemOp::Restart { next_token: *next_token }),
     }

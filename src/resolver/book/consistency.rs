@@ -13,7 +13,7 @@ impl Book {
     pub(in crate::resolver) fn hashes(&self, ledger: &Ledger) -> impl Iterator<Item = u128> {
         self.records.iter().map(|(key, record)| {
             let grant = record.grant.and_then(|token| self.grants.get(&token));
-            hash_of(key, record, grant, ledger)
+            record.hash_of(key, grant, ledger)
         })
     }
 

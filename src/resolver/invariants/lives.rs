@@ -37,7 +37,7 @@ impl Asked {
                 AgentOp::Declare(intent) | AgentOp::Revise(intent) => {
                     (agent, intent.id, What::Intent { hold: intent.hold })
                 }
-                AgentOp::Invalid { id, .. } => (agent, *id, What::Invalid),
+                AgentOp::Invalid { .. } => (agent, op.id(), What::Invalid),
                 AgentOp::Release { id } => (agent, *id, What::Release),
                 AgentOp::Renew { id, .. } => (agent, *id, What::Renew),
             },

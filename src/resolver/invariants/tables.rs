@@ -24,6 +24,15 @@ fn digest_afresh(resolver: &Resolver) -> StateDigest {
     let parts = resolver.book.hashes(&resolver.ledger).chain(resolver.ended_windows.hashes());
     let parts = parts.chain(resolver.ended_grants.hashes()).chain(resolver.settings.hashes());
     parts.for_each(|hash| digest.replace(None, Some(hash)));
-    digest.replace(None, resolver.last_slot.map(|_| resolver.hash_of_counters()));
+    digest.replace(
+        None,
+        resolver.last_slot.map(|_| {
+            super::super::hash_of_counters(
+                resolver.next_token,
+                resolver.arrivals,
+                resolver.ended_windows.forgotten(),
+            )
+        }),
+    );
     digest
 }

@@ -166,15 +166,19 @@ impl Sessions {
 }
 
 fn of_plain(request: u64, op: AgentOp, extensions: &Extensions) -> Result<Message, Denied> {
-    let message = Message { id: id_of(&op), request, revision: false, op, ask: Ask::Other };
+    let message = Message { id: op.id(), request, revision: false, op, ask: Ask::Other };
     understood(message, extensions)
 }
 
 fn of_declaration(declaration: Declaration) -> Result<Message, Denied> {
     let Declaration { request, revision, intent, note, extensions } = declaration;
     let id = IntentId::new(intent.id);
-    let parsed = intent.parse().and_then(|intent| check_note(&note).map(|()| intent));
-    let (op, ask) = match parsed {
+    // A note decides nothing, so it is no input of the core: a wrong one is answered here.
+    if let Err(Invalid { field, expected }) = check_note(&note) {
+        let denial = Denial { field, ..denial(Refusal::Invalid, expected) };
+        return Err(Denied { id, request, revision, denial });
+    }
+    let (op, ask) = match intent.parse() {
         Ok(intent) => {
             let note = note.as_str().into();
             let ask = Ask::Declare { id, note, claims: Arc::clone(&intent.claims) };
@@ -182,7 +186,7 @@ fn of_declaration(declaration: Declaration) -> Result<Message, Denied> {
         }
         Err(why) => {
             let ask = Ask::Invalid { hint: why.expected };
-            (AgentOp::Invalid { id, revision, why }, ask)
+            (AgentOp::Invalid { revision, raw: Arc::new(intent), why }, ask)
         }
     };
     understood(Message { id, request, revision, op, ask }, &extensions)
@@ -220,14 +224,7 @@ fn no_room(op: &AgentOp, request: u64, why: Refused, now: Time) -> Denied {
         },
         (_, Refused::Draining) => denial(Refusal::Draining, "the coordinator shuts down"),
     };
-    Denied { id: id_of(op), request, revision: is_revision(op), denial }
-}
-
-fn id_of(op: &AgentOp) -> IntentId {
-    match op {
-        AgentOp::Declare(intent) | AgentOp::Revise(intent) => intent.id,
-        AgentOp::Invalid { id, .. } | AgentOp::Release { id } | AgentOp::Renew { id, .. } => *id,
-    }
+    Denied { id: op.id(), request, revision: is_revision(op), denial }
 }
 
 fn is_revision(op: &AgentOp) -> bool {
