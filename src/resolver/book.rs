@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::digest::{Item, ItemHasher, StateDigest};
 use super::ledger::{GroupId, Ledger};
 pub(super) use super::state::{Ended, Undecided};
-use super::state::{Granted, SlotChanges, Standing};
+use super::state::{Granted, SlotChanges, Standing, StandingChange};
 use crate::limits;
 use crate::types::{Agent, FixedMap, Intent, IntentKey, Micros, TaskId, Time, Token, Verdict, Window};
 
@@ -121,17 +121,16 @@ pub(super) struct Record {
     /// Its part of the state digest, as of the last slot, and whether it has changed since.
     hash: Option<u128>,
     is_touched: bool,
+    /// The content that it stood for as of the last slot, where changes are reported.
+    settled: Option<Arc<Intent>>,
 }
 
 impl Record {
     /// A record as it stands between two slots.
-    pub(super) fn settled(
-        undecided: Option<Undecided>,
-        grant: Option<Token>,
-        ended: Option<Ended>,
-        hash: u128,
-    ) -> Self {
-        Record { undecided, grant, ended, hash: Some(hash), is_touched: false }
+    pub(super) fn settled(standing: Standing, grant: Option<Token>, hash: u128) -> Self {
+        let settled = standing.intent().cloned();
+        let Standing { undecided, grant: _, ended } = standing;
+        Record { undecided, grant, ended, hash: Some(hash), is_touched: false, settled }
     }
 
     fn is_blank(&self) -> bool {
@@ -368,7 +367,9 @@ impl Book {
             record.hash = hash;
             record.is_touched = false;
             if let Some(changes) = changes.as_deref_mut().filter(|_| has_changed) {
-                changes.standings.push((key.clone(), record.standing(grant, ledger)));
+                let standing = record.standing(grant, ledger);
+                let before = std::mem::replace(&mut record.settled, standing.intent().cloned());
+                changes.standings.push(StandingChange { key: key.clone(), standing, before });
             }
             if record.is_blank() {
                 self.records.remove(&key);

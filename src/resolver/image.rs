@@ -124,7 +124,7 @@ impl Image {
             arrivals,
         } = changes;
         self.last_slot = Some(slot);
-        standings.iter().for_each(|(key, standing)| self.set(key, standing));
+        standings.iter().for_each(|change| self.set(&change.key, &change.standing));
         self.ended.extend(remembered.iter().map(|key| (at, key.clone())));
         self.ended.drain(..(*forgotten).min(self.ended.len()));
         self.ended_windows.apply(ended_windows, &mut self.digest);
@@ -259,8 +259,7 @@ impl Resolver {
     }
 
     fn restore(&mut self, key: IntentKey, standing: Standing, hash: u128) {
-        let Standing { undecided, grant, ended } = standing;
-        let grant = grant.map(|state| {
+        let grant = standing.grant.as_ref().map(|state| {
             let group = self.ledger.add(Group {
                 key: key.clone(),
                 kind: Kind::Granted(state.token),
@@ -269,10 +268,10 @@ impl Resolver {
                 tolerances: self.settings.tolerances(&state.intent.claims),
                 windows: state.windows.clone(),
             });
-            Grant::of_state(key.clone(), &state, group)
+            Grant::of_state(key.clone(), state, group)
         });
         let token = grant.as_ref().map(|grant| grant.token);
-        self.book.restore_record(&key, Record::settled(undecided, token, ended, hash), grant);
+        self.book.restore_record(&key, Record::settled(standing, token, hash), grant);
     }
 }
 
