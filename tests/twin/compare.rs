@@ -178,7 +178,7 @@ impl Real {
         if self.image.apply(outcome.slot, outcome.at, changes) != outcome.digest {
             wrong.push_str("what the slot changed, applied to an image, makes another state");
         }
-        if batch.slot().number() % SLOTS_BETWEEN_RESTARTS == 0 {
+        if batch.slot().number().is_multiple_of(SLOTS_BETWEEN_RESTARTS) {
             let copy = |image: &Image| {
                 let items = image.items().map(Ok::<_, Infallible>);
                 Image::from_parts(image.head(), items).unwrap_or_else(|never| match never {})
