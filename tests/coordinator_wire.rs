@@ -5,16 +5,14 @@
 mod raw_peer;
 
 use std::future::pending;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use preclaim::audit::{Appended, SlotEntry, Journal};
 use preclaim::clock::ManualClock;
-use preclaim::coordinator::{
-    Admission, BindError, Coordinator, CoordinatorConfig, CoordinatorError, Denial, Journal,
-};
+use preclaim::coordinator::{Admission, BindError, Coordinator, CoordinatorConfig, CoordinatorError, Denial};
 use preclaim::priority::{Context, PriorityModel};
-use preclaim::resolver::{AgentOp, Rules, SlotBatch, SlotOutcome};
+use preclaim::resolver::{AgentOp, Rules};
 use preclaim::types::{Agent, Intent, IntentId, Micros, RawIntent, Slot, Time};
 use preclaim::wire::{
     CloseCode, Declaration, Declare, Extension, Extensions, Hello, List, Refusal, Renew, Role, ToAgent,
@@ -264,18 +262,21 @@ async fn an_invalid_claim_is_rejected_with_its_field_and_the_lane_goes_on() {
     let rig = Rig::new();
     let (_peer, mut lane) = rig.agent("car-7").await;
     lane.send(declare(intent(1, "a//b", 1000))).await;
+    lane.settle().await;
     let mut long_note = declare(intent(2, "a", 1000));
     long_note.batch[0].note = "n".repeat(129);
     lane.send(long_note).await;
-    lane.settle().await;
-    rig.next_slot();
-    for (id, at_fault) in [(1, "claims[0].path"), (2, "note")] {
+    // A note decides nothing, so that a wrong one is answered before the slot's end.
+    let mut is_rejected_for = async |id, at_fault| {
         let (request, _, Verdict::Rejected { reason, field, hint, .. }) = lane.verdict().await else {
             panic!("not rejected")
         };
         assert_eq!((request, reason, field.as_str()), (id, Refusal::Invalid, at_fault));
         assert!(!hint.is_empty());
-    }
+    };
+    is_rejected_for(2, "note").await;
+    rig.next_slot();
+    is_rejected_for(1, "claims[0].path").await;
     rig.works_for(&mut lane, 3).await;
 }
 
@@ -527,21 +528,34 @@ async fn a_coordinator_whose_slot_loop_dies_ends_and_says_so() {
 struct FullDisk;
 
 impl Journal for FullDisk {
-    fn append(&mut self, _: &SlotBatch, _: &SlotOutcome) -> io::Result<()> {
-        Err(io::ErrorKind::StorageFull.into())
+    fn append(&mut self, _: SlotEntry<'_>) -> Appended {
+        Appended::Unknown("no space left on device".into())
     }
 }
 
 #[tokio::test]
-async fn nothing_of_a_slot_is_sent_whose_record_is_not_durable() {
-    let rig = Rig::with(|config| config.journal = Box::new(FullDisk));
+async fn nothing_of_a_slot_is_sent_whose_record_is_not_durable_and_everybody_is_told_why() {
+    let mut rig = Rig::with(|config| config.journal = Box::new(FullDisk));
     let (peer, mut lane) = rig.agent("car-7").await;
     lane.send(declare(intent(1, "a", 1000))).await;
     lane.settle().await;
     rig.next_slot();
+    let is_told_why = |message: ToAgent| match message {
+        ToAgent::Draining(draining) => assert!(draining.reason.contains("no space left"), "{draining:?}"),
+        other => panic!("nothing else may be said: {other:?}"),
+    };
+    is_told_why(lane.receive().await);
     assert_eq!(peer.close_code().await, CloseCode::Internal);
     let came = soon(lane.receive.read_chunk(100, true)).await;
     assert!(!matches!(came, Ok(Some(_))), "an answer came before the close");
+
+    let (_late, mut lane) = rig.agent("car-8").await;
+    is_told_why(lane.receive().await);
+    lane.send(declare(intent(1, "b", 1000))).await;
+    let (_, _, Verdict::Rejected { reason, hint, .. }) = lane.verdict().await else { panic!("taken in") };
+    assert_eq!(reason, Refusal::Draining);
+    assert!(hint.contains("no space left"), "{hint}");
+    rig.stop.take().unwrap().send(()).unwrap();
     assert!(matches!(soon(rig.running).await.unwrap(), Err(CoordinatorError::Journal(_))));
 }
 

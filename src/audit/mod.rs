@@ -1,4 +1,5 @@
-//! The audit log as bytes: records in frames, chained by hashes, in segments.
+//! The audit log as data and as bytes: what a slot's record holds, and records in frames, chained by
+//! hashes, in segments.
 //!
 //! It says what stands in a segment and where it ends, cleanly, torn or damaged; docs/AUDIT_FORMAT.md
 //! draws every byte. It never reads or writes a file (the `store` room does), and it takes no memory
@@ -7,6 +8,7 @@
 
 mod chain;
 mod frame;
+mod journal;
 mod scan;
 mod segment;
 mod tail;
@@ -15,6 +17,7 @@ pub use chain::ChainHash;
 pub use frame::{
     FRAME_HEAD_BYTES, FrameReader, Framed, STAMP_BYTES, Source, Stamp, write_frame, write_record,
 };
+pub use journal::{Appended, Journal, NoJournal, SlotEntry};
 pub use scan::{Damage, End, Entry, Expected, Link, Place, Scanner, Step, What};
 pub use segment::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader};
 

@@ -7,10 +7,9 @@ use std::sync::Arc;
 
 use super::signal::Stop;
 use super::{ExitCode, output};
+use crate::audit::NoJournal;
 use crate::config::{Config, TlsFiles};
-use crate::coordinator::{
-    BindError, Coordinator, CoordinatorConfig, CoordinatorError, Identity, NoJournal, Open,
-};
+use crate::coordinator::{BindError, Coordinator, CoordinatorConfig, CoordinatorError, Identity, Open};
 use crate::types::Time;
 
 const EXAMPLE: &str = "\
@@ -88,6 +87,7 @@ pub(super) fn coordinator_config(
         identity,
         clock: Arc::new(crate::clock::SystemClock::start(Time::ZERO)),
         journal: Box::new(NoJournal),
+        recovered: None,
         admission: Arc::new(Open),
         observer: None,
         check_invariants,

@@ -123,11 +123,20 @@ impl Peer {
     }
 
     fn enter(&self, hello: &Hello) -> Result<(), LaneError> {
-        let number = self.server.spare_names.fetch_add(1, Ordering::Relaxed);
-        let spare = Agent::new(&format!("agent-{number}"))
-            .unwrap_or_else(|| unreachable!("a word and a number are a name"));
-        let entered = self.server.hub.hello(self.id, hello, &spare);
+        let entered = self.server.hub.hello(self.id, hello, &self.spare_name());
         entered.map_err(|refusal| LaneError::broken(refusal.code, refusal.reason))
+    }
+
+    /// A name that nobody goes by; not even before a restart, as long as something of it is left.
+    fn spare_name(&self) -> Agent {
+        loop {
+            let number = self.server.spare_names.fetch_add(1, Ordering::Relaxed);
+            let spare = Agent::new(&format!("agent-{number}"))
+                .unwrap_or_else(|| unreachable!("a word and a number are a name"));
+            if !self.server.hub.is_known(&spare) {
+                return spare;
+            }
+        }
     }
 
     fn lane(&self, lane: LaneId, reader: LaneReader) -> Lane {

@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::resolver::{AgentOp, Resolver, SlotOutcome};
 use crate::session::coordinator::{
     Admission, ConnectionId, Door, Effect, HelloRefusal, Inbox, LaneId, NotTaken, Origin, Place, Room,
-    Sessions,
+    SessionNotes, Sessions,
 };
 use crate::slot::Closed;
 use crate::transport::Outbox;
@@ -63,6 +63,11 @@ impl Hub {
         state.next_connection += 1;
         state.outboxes.insert(connection, Arc::clone(outbox));
         connection
+    }
+
+    /// Whether somebody goes by that name, or has intents in force or undecided under it.
+    pub(crate) fn is_known(&self, agent: &Agent) -> bool {
+        self.lock().sessions.is_known(agent)
     }
 
     /// How many connections there are.
@@ -201,6 +206,10 @@ impl Room for OutboxRoom<'_> {
 /// Each connection is handed its part of a slot at once and woken once; the encoding is done outside
 /// of the lock, connection by connection, so that the first leaves while the last is written.
 impl Publish<Origin> for Arc<Hub> {
+    fn notes(&mut self, closed: &Closed<Origin>, outcome: &SlotOutcome) -> SessionNotes {
+        self.lock().sessions.notes(closed, outcome)
+    }
+
     fn publish(&mut self, closed: &Closed<Origin>, outcome: &SlotOutcome, resolver: &Resolver) {
         let parts = {
             let mut guard = self.lock();

@@ -56,8 +56,11 @@ impl<O> fmt::Debug for Intake<O> {
 }
 
 impl<O> Intake<O> {
-    pub(crate) fn new(clock: Arc<dyn Clock>, length: Micros, room: Room) -> Self {
-        let collector = Collector::new(length, clock.now(), room);
+    /// The first slot that it collects is `first`, or else the one that is open now.
+    pub(crate) fn new(clock: Arc<dyn Clock>, length: Micros, room: Room, first: Option<Slot>) -> Self {
+        let now = clock.now();
+        let first = first.unwrap_or(Slot::of(now, length));
+        let collector = Collector::new(length, first, now, room);
         let state = State { collector, looks: VecDeque::new(), draining: false, alarm: None };
         Intake { state: Mutex::new(state), clock, loop_thread: OnceLock::new() }
     }

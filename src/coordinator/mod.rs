@@ -19,9 +19,9 @@
 //! ```
 
 mod connection;
+mod health;
 mod hub;
 mod intake;
-mod journal;
 mod listing;
 mod observer;
 mod running;
@@ -34,31 +34,32 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-pub use journal::{Journal, NoJournal};
+pub use health::Health;
 pub use observer::{Departure, Observer, Punctuality, SlotReport};
 use quinn::{Endpoint, Incoming};
 pub use running::Running;
 use rustls::pki_types::CertificateDer;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use self::connection::Server;
 use self::hub::Hub;
 use self::intake::Intake;
-use self::slot_loop::{LoopDeath, LoopEnd, SlotLoop};
+use self::slot_loop::{Boot, LoopDeath, LoopEnd, SlotLoop};
+use crate::audit::{Journal, NoJournal};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Limits;
 use crate::limits;
 use crate::resolver::invariants::{Breach, InvariantCheck};
 use crate::resolver::{Resolver, Rules, SystemOp};
 pub use crate::session::coordinator::{Admission, Denial, Open};
-use crate::session::coordinator::{Bounds, Origin, Sessions, Terms};
+use crate::session::coordinator::{Bounds, Origin, Route, SessionChange, Sessions, Terms};
 use crate::slot::Room;
 pub use crate::slot::{Full, Refused};
 pub use crate::transport::{BindError, Identity, IdentityError};
 use crate::transport::{Departures, Sending};
-use crate::types::Time;
+use crate::types::{IntentKey, Slot, Time};
 use crate::wire::CloseCode;
 
 /// Everything that a coordinator is started with.
@@ -76,6 +77,8 @@ pub struct CoordinatorConfig {
     pub clock: Arc<dyn Clock>,
     /// Where each slot's record goes before anything of it is sent.
     pub journal: Box<dyn Journal>,
+    /// What it goes on from, where it keeps records; `None` begins with nothing and keeps none.
+    pub recovered: Option<Recovered>,
     /// Who may ask for what.
     pub admission: Arc<dyn Admission>,
     /// Who is told of its own work; noting it costs a little.
@@ -101,10 +104,36 @@ impl CoordinatorConfig {
             identity: Identity::self_made(names)?,
             clock: Arc::new(SystemClock::start(Time::ZERO)),
             journal: Box::new(NoJournal),
+            recovered: None,
             admission: Arc::new(Open),
             observer: None,
             check_invariants: cfg!(debug_assertions),
         })
+    }
+}
+
+/// Finds where news of an intent goes.
+pub type Routes = Box<dyn Fn(&IntentKey) -> Option<Route> + Send>;
+
+/// What a coordinator that keeps records goes on from.
+pub struct Recovered {
+    /// The decision core as it was after the last record.
+    pub resolver: Resolver,
+    /// The sessions that there were.
+    pub sessions: Vec<SessionChange>,
+    /// Where news of intents went.
+    pub routes: Routes,
+    /// The state's number: the same for as long as the state directory lasts.
+    pub state: u64,
+    /// The slot in which it starts: after the last one decided, and over by the clock's first reading.
+    pub boot_slot: Slot,
+    /// What the start changes: inputs of that slot.
+    pub boot_ops: Vec<SystemOp>,
+}
+
+impl fmt::Debug for Recovered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recovered").field("boot_slot", &self.boot_slot).finish_non_exhaustive()
     }
 }
 
@@ -118,9 +147,9 @@ pub enum CoordinatorError {
     /// The slot loop panicked.
     #[error("the slot loop has died; what it said is above")]
     SlotLoopDied,
-    /// A slot's record could not be made durable.
-    #[error("a slot's record could not be made durable: {0}")]
-    Journal(#[source] io::Error),
+    /// A slot's record is not in the log, or may not be. Nothing of it was sent.
+    #[error("a slot's record could not be kept, so nothing is granted any more: {0}")]
+    Journal(String),
     /// A slot broke a rule that must always hold. Nothing of it was sent.
     #[error("a slot broke an invariant, and nothing of it was sent: {0}")]
     Invariant(#[source] Breach),
@@ -132,7 +161,7 @@ pub enum CoordinatorError {
 impl From<LoopDeath> for CoordinatorError {
     fn from(death: LoopDeath) -> Self {
         match death {
-            LoopDeath::Journal(error) => CoordinatorError::Journal(error),
+            LoopDeath::Journal(why) => CoordinatorError::Journal(why),
             LoopDeath::Invariant(breach) => CoordinatorError::Invariant(breach),
             LoopDeath::Panic => CoordinatorError::SlotLoopDied,
         }
@@ -147,6 +176,7 @@ pub struct Coordinator {
     certificate: CertificateDer<'static>,
     server: Arc<Server>,
     slot_loop: SlotLoop<Origin, Arc<Hub>>,
+    health: health::Reporter,
 }
 
 impl fmt::Debug for Coordinator {
@@ -171,6 +201,7 @@ impl Coordinator {
             identity,
             clock,
             journal,
+            recovered,
             admission,
             observer,
             check_invariants,
@@ -190,8 +221,20 @@ impl Coordinator {
             operator_inputs: limits::SLOT_OPERATOR_INPUTS,
             waiting: limits.slot_inputs.saturating_mul(limits::WAITING_SLOTS),
         };
-        let intake = Arc::new(Intake::new(Arc::clone(&clock), rules.length, room));
-        let sessions = Sessions::new(terms(&rules, &limits));
+        let mut terms = terms(&rules, &limits);
+        let mut boot = None;
+        let (resolver, sessions) = match recovered {
+            None => (Resolver::new(rules.clone()), Sessions::new(terms)),
+            Some(Recovered { resolver, sessions: known, routes, state, boot_slot, boot_ops }) => {
+                terms.state = state;
+                boot = Some(Boot { slot: boot_slot, ops: boot_ops });
+                let mut sessions = Sessions::new(terms).keeping_changes();
+                sessions.restore(known.into_iter(), routes, &resolver, clock.now());
+                (resolver, sessions)
+            }
+        };
+        let first = boot.as_ref().map(|boot| boot.slot.next());
+        let intake = Arc::new(Intake::new(Arc::clone(&clock), rules.length, room, first));
         let hub = Arc::new(Hub::new(sessions, Arc::clone(&intake), Arc::clone(&clock), admission));
         let server = Arc::new(Server {
             hub: Arc::clone(&hub),
@@ -200,10 +243,12 @@ impl Coordinator {
             looks: Arc::new(Semaphore::new(limits::WAITING_LOOKS)),
             spare_names: AtomicU64::new(1),
         });
-        let resolver = Resolver::new(rules);
         let check = check_invariants.then(InvariantCheck::default);
-        let slot_loop = SlotLoop { intake, clock, resolver, journal, publisher: hub, observer, check };
-        Ok(Coordinator { endpoint, local_addr, certificate, server, slot_loop })
+        let own = Origin::operator();
+        let slot_loop =
+            SlotLoop { intake, clock, resolver, journal, publisher: hub, observer, check, boot, own };
+        let health = health::Reporter::default();
+        Ok(Coordinator { endpoint, local_addr, certificate, server, slot_loop, health })
     }
 
     /// Where it listens.
@@ -214,6 +259,11 @@ impl Coordinator {
     /// Its certificate, for clients to trust.
     pub fn certificate(&self) -> &CertificateDer<'static> {
         &self.certificate
+    }
+
+    /// How it is, from here on.
+    pub fn health(&self) -> watch::Receiver<Health> {
+        self.health.follow()
     }
 
     /// The operator's way in, good for as long as it runs.
@@ -229,19 +279,27 @@ impl Coordinator {
     /// # Errors
     /// [`CoordinatorError`], where it cannot go on deciding.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), CoordinatorError> {
-        let Coordinator { endpoint, server, slot_loop, .. } = self;
-        let mut loop_end = slot_loop.spawn().map_err(CoordinatorError::Start)?;
+        let Coordinator { endpoint, server, slot_loop, health, .. } = self;
+        let mut loop_end = slot_loop.spawn(health.clone()).map_err(CoordinatorError::Start)?;
         // Where this future is dropped, the loop still has to end.
         let _stop = StopOnDrop(Arc::clone(&server));
         let mut connections = JoinSet::new();
+        let mut shutdown = std::pin::pin!(shutdown);
         let stopped = tokio::select! {
             biased;
-            () = shutdown => None,
+            () = &mut shutdown => None,
             error = accept(&endpoint, &server, &mut loop_end, &mut connections) => Some(error),
         };
         let ended = match stopped {
+            Some(error @ CoordinatorError::Journal(_)) => {
+                stand_still(&endpoint, &server, &error, &health, shutdown, &mut connections).await;
+                Err(error)
+            }
             Some(error) => Err(error),
-            None => drain(&endpoint, &server, &mut loop_end).await,
+            None => {
+                health.report(Health::Draining);
+                drain(&endpoint, &server, &mut loop_end).await
+            }
         };
         let code = if ended.is_ok() { CloseCode::ShuttingDown } else { CloseCode::Internal };
         server.hub.close_all(code, code.as_str());
@@ -273,6 +331,40 @@ async fn accept(
                 None => return CoordinatorError::Socket,
             },
         }
+    }
+}
+
+/// Nothing can be granted any more, and what was taken in is answered by nobody: all are told why and
+/// let go, so that they know what they do not know. Those who come are told so too, until it is
+/// stopped: a restart recovers.
+async fn stand_still(
+    endpoint: &Endpoint,
+    server: &Arc<Server>,
+    error: &CoordinatorError,
+    health: &health::Reporter,
+    shutdown: impl Future<Output = ()>,
+    connections: &mut JoinSet<()>,
+) {
+    tracing::error!("{error}; stop it, see to the cause, and start it again");
+    let reason = error.to_string();
+    health.report(Health::Halted(reason.as_str().into()));
+    server.hub.intake.drain();
+    server.hub.tell_draining(&reason);
+    server.hub.close_all(CloseCode::Internal, &reason);
+    let serve = async {
+        loop {
+            tokio::select! {
+                Some(_) = connections.join_next() => {}
+                incoming = endpoint.accept() => match incoming {
+                    Some(incoming) => admit(endpoint, server, incoming, connections),
+                    None => return,
+                },
+            }
+        }
+    };
+    tokio::select! {
+        () = shutdown => {}
+        () = serve => {}
     }
 }
 

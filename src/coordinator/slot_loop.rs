@@ -9,16 +9,22 @@ use std::{fmt, io, thread};
 
 use tokio::sync::oneshot;
 
+use super::health::{Health, Reporter};
 use super::intake::{Intake, Step};
-use super::journal::Journal;
 use super::observer::{Observer, Punctuality, SlotReport};
+use crate::audit::{Appended, SlotEntry, Journal};
 use crate::clock::Clock;
 use crate::resolver::invariants::{Breach, InvariantCheck};
-use crate::resolver::{Resolver, SlotOutcome};
+use crate::resolver::{Input, Resolver, SlotBatch, SlotOutcome, SystemOp};
+use crate::session::coordinator::SessionNotes;
 use crate::slot::Closed;
+use crate::types::Slot;
 
 /// Hands a slot's decisions to those who are to know them.
 pub(crate) trait Publish<O>: Send {
+    /// What the slot's record says of those who asked.
+    fn notes(&mut self, closed: &Closed<O>, outcome: &SlotOutcome) -> SessionNotes;
+
     /// Publishes what was decided in the slot `closed`; `resolver` is how things stand after it.
     fn publish(&mut self, closed: &Closed<O>, outcome: &SlotOutcome, resolver: &Resolver);
 }
@@ -26,12 +32,21 @@ pub(crate) trait Publish<O>: Send {
 /// Why the slot loop ended before it was told to.
 #[derive(Debug)]
 pub(crate) enum LoopDeath {
-    /// A slot's record could not be made durable.
-    Journal(io::Error),
+    /// A slot's record is not in the log, or may not be.
+    Journal(String),
     /// A slot broke a rule that must always hold; nothing of it was sent.
     Invariant(Breach),
     /// It panicked; the panic's message is on standard error.
     Panic,
+}
+
+/// What a coordinator that keeps records decides before it takes anything in.
+#[derive(Debug)]
+pub(crate) struct Boot {
+    /// The slot in which it starts. Those of the outage, before it, are decided first.
+    pub(crate) slot: Slot,
+    /// What its start changes: inputs of that slot.
+    pub(crate) ops: Vec<SystemOp>,
 }
 
 /// See the module's documentation.
@@ -44,6 +59,9 @@ pub(crate) struct SlotLoop<O, P> {
     pub(crate) observer: Option<Arc<dyn Observer>>,
     /// Looks at each slot before anything of it is kept or sent.
     pub(crate) check: Option<InvariantCheck>,
+    pub(crate) boot: Option<Boot>,
+    /// The origin of inputs that are the coordinator's own.
+    pub(crate) own: O,
 }
 
 impl<O, P> fmt::Debug for SlotLoop<O, P> {
@@ -64,20 +82,43 @@ impl LoopEnd {
     }
 }
 
-impl<O: Send + 'static, P: Publish<O> + 'static> SlotLoop<O, P> {
+impl<O: Clone + Send + 'static, P: Publish<O> + 'static> SlotLoop<O, P> {
     /// Starts the loop on its own thread.
-    pub(crate) fn spawn(self) -> io::Result<LoopEnd> {
+    pub(crate) fn spawn(self, health: Reporter) -> io::Result<LoopEnd> {
         let (tell, end) = oneshot::channel();
         thread::Builder::new().name("preclaim-slots".into()).spawn(move || {
-            let ended = self.run();
+            let ended = self.run(&health);
             let _ = tell.send(ended);
         })?;
         Ok(LoopEnd(end))
     }
 }
 
-impl<O, P: Publish<O>> SlotLoop<O, P> {
-    fn run(mut self) -> Result<(), LoopDeath> {
+impl<O: Clone, P: Publish<O>> SlotLoop<O, P> {
+    fn run(mut self, health: &Reporter) -> Result<(), LoopDeath> {
+        if let Some(boot) = self.boot.take() {
+            self.start(boot)?;
+        }
+        health.report(Health::Ready);
+        self.decide_until_stopped()?;
+        committed(self.journal.close())
+    }
+
+    /// Decides the slots of the outage, empty and in order, and then the one that starts.
+    fn start(&mut self, Boot { slot, ops }: Boot) -> Result<(), LoopDeath> {
+        while let Some(due) = self.resolver.next_due().filter(|due| *due < slot) {
+            self.decide(&Closed { batch: SlotBatch::empty(due), origins: Vec::new() })?;
+        }
+        let length = self.resolver.rules().length;
+        let at = slot.opens(length);
+        let origins = vec![self.own.clone(); ops.len()];
+        let inputs = ops.into_iter().map(|op| Input::System { at, op }).collect();
+        let batch = SlotBatch::new(slot, length, inputs)
+            .unwrap_or_else(|error| unreachable!("all arrive as the slot opens: {error}"));
+        self.decide(&Closed { batch, origins })
+    }
+
+    fn decide_until_stopped(&mut self) -> Result<(), LoopDeath> {
         loop {
             match self.intake.next_step(self.resolver.next_due()) {
                 Step::Decide(closed) => self.decide(&closed)?,
@@ -95,7 +136,8 @@ impl<O, P: Publish<O>> SlotLoop<O, P> {
             check.after_slot(&self.resolver, &outcome).map_err(LoopDeath::Invariant)?;
         }
         let resolved = self.clock.now();
-        self.journal.append(batch, &outcome).map_err(LoopDeath::Journal)?;
+        let notes = self.publisher.notes(slot, &outcome);
+        committed(self.journal.append(SlotEntry { batch, outcome: &outcome, notes: &notes }))?;
         let persisted = self.clock.now();
         self.publisher.publish(slot, &outcome, &self.resolver);
         let published = self.clock.now();
@@ -121,14 +163,23 @@ impl<O, P: Publish<O>> SlotLoop<O, P> {
     }
 }
 
+/// # Errors
+/// Where what was decided must not be told.
+fn committed(appended: Appended) -> Result<(), LoopDeath> {
+    match appended {
+        Appended::Committed => Ok(()),
+        Appended::Refused(why) | Appended::Unknown(why) => Err(LoopDeath::Journal(why)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
 
     use super::*;
+    use crate::audit::NoJournal;
     use crate::clock::ManualClock;
-    use crate::coordinator::NoJournal;
-    use crate::resolver::{AgentOp, Rules, SlotBatch};
+    use crate::resolver::{AgentOp, Rules};
     use crate::slot::{Refused, Room};
     use crate::types::{Agent, IntentId, Micros, Time};
 
@@ -139,6 +190,10 @@ mod tests {
     struct Tell(mpsc::Sender<Published>);
 
     impl Publish<u64> for Tell {
+        fn notes(&mut self, _: &Closed<u64>, _: &SlotOutcome) -> SessionNotes {
+            SessionNotes::default()
+        }
+
         fn publish(&mut self, Closed { origins, .. }: &Closed<u64>, outcome: &SlotOutcome, _: &Resolver) {
             assert!(!origins.contains(&666), "a planted fault: the panic message above is expected");
             self.0.send((outcome.slot.number(), origins.clone())).unwrap();
@@ -146,11 +201,11 @@ mod tests {
     }
 
     #[derive(Debug)]
-    struct BrokenJournal;
+    struct BrokenJournal(Appended);
 
     impl Journal for BrokenJournal {
-        fn append(&mut self, _: &SlotBatch, _: &SlotOutcome) -> io::Result<()> {
-            Err(io::Error::other("a planted fault"))
+        fn append(&mut self, _: SlotEntry<'_>) -> Appended {
+            self.0.clone()
         }
     }
 
@@ -164,7 +219,7 @@ mod tests {
     impl Rig {
         fn new(journal: Box<dyn Journal>) -> Self {
             let clock = Arc::new(ManualClock::new(Time::ZERO));
-            let intake = Arc::new(Intake::new(clock.clone(), LENGTH, Room::default()));
+            let intake = Arc::new(Intake::new(clock.clone(), LENGTH, Room::default(), None));
             let (tell, published) = mpsc::channel();
             let rules = Rules { length: LENGTH, ..Rules::default() };
             let end = SlotLoop {
@@ -175,8 +230,10 @@ mod tests {
                 publisher: Tell(tell),
                 observer: None,
                 check: Some(InvariantCheck::default()),
+                boot: None,
+                own: 0,
             }
-            .spawn()
+            .spawn(Reporter::default())
             .unwrap();
             Rig { clock, intake, published, end }
         }
@@ -245,12 +302,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_published_where_the_record_is_not_durable() {
-        let rig = Rig::new(Box::new(BrokenJournal));
-        rig.push(1).unwrap();
-        rig.clock.advance(LENGTH);
-        assert!(rig.published.recv().is_err(), "the loop went away without publishing");
-        assert!(matches!(rig.end(), Err(LoopDeath::Journal(_))));
+    fn nothing_is_published_where_the_record_is_refused_or_may_not_be_in_the_log() {
+        for answer in [Appended::Refused("planted".into()), Appended::Unknown("planted".into())] {
+            let rig = Rig::new(Box::new(BrokenJournal(answer)));
+            rig.push(1).unwrap();
+            rig.clock.advance(LENGTH);
+            assert!(rig.published.recv().is_err(), "the loop went away without publishing");
+            assert!(matches!(rig.end(), Err(LoopDeath::Journal(why)) if why == "planted"));
+        }
     }
 
     #[test]

@@ -171,3 +171,15 @@ pub struct SlotChanges {
     /// Declarations and revisions taken so far.
     pub arrivals: u64,
 }
+
+impl SlotChanges {
+    /// Whether nothing has changed, in a slot without inputs: counters alone do not move.
+    pub fn is_idle(&self) -> bool {
+        self.standings.is_empty()
+            && self.remembered.is_empty()
+            && self.forgotten == 0
+            && self.ended_windows.is_empty()
+            && self.held.is_empty()
+            && self.capacities.is_none()
+    }
+}

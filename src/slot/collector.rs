@@ -75,9 +75,9 @@ pub struct Closed<O> {
 /// ```
 /// use preclaim::resolver::AgentOp;
 /// use preclaim::slot::{Collector, Room};
-/// use preclaim::types::{Agent, IntentId, Micros, Time};
+/// use preclaim::types::{Agent, IntentId, Micros, Slot, Time};
 ///
-/// let mut collector = Collector::new(Micros::from_ms(10), Time::ZERO, Room::default());
+/// let mut collector = Collector::new(Micros::from_ms(10), Slot::new(0), Time::ZERO, Room::default());
 /// let agent = Agent::new("car-7").ok_or("a name")?;
 /// let op = AgentOp::Release { id: IntentId::new(1) };
 /// collector.agent_input(Time::from_us(9_999), agent, op, "lane 0")?;
@@ -102,16 +102,17 @@ pub struct Collector<O> {
 }
 
 impl<O> Collector<O> {
-    /// A collector for slots of `length` (above zero), whose first open slot is the one at `now`.
-    pub fn new(length: Micros, now: Time, room: Room) -> Self {
-        let open = Slot::of(now, length);
+    /// A collector for slots of `length` (above zero), whose first slot is `open`. What arrives at `now`
+    /// or before belongs to the slot at `now`, or to `open` where that is later.
+    pub fn new(length: Micros, open: Slot, now: Time, room: Room) -> Self {
+        let latest = now.max(open.opens(length));
         Collector {
             length,
             room,
             open,
-            latest: now,
+            latest,
             waiting: VecDeque::new(),
-            newest: open,
+            newest: Slot::of(latest, length),
             newest_agents: 0,
             newest_operator: 0,
         }
@@ -215,7 +216,7 @@ mod tests {
     }
 
     fn collector(room: Room) -> Collector<u64> {
-        Collector::new(LENGTH, Time::ZERO, room)
+        Collector::new(LENGTH, Slot::new(0), Time::ZERO, room)
     }
 
     fn push(collector: &mut Collector<u64>, at: u64, id: u64) -> Result<Time, Full> {

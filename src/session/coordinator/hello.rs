@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{ConnectionId, Effect, LaneId, Member, Name, Place, Session, Sessions};
+use super::{ConnectionId, Effect, LaneId, Member, Name, Place, Session, SessionChange, Sessions};
 use crate::limits;
 use crate::types::{Agent, Time};
 use crate::wire::{CloseCode, Extensions, Hello, Replaced, Role, VERSIONS, Welcome, WireLimits};
@@ -74,6 +74,7 @@ impl Sessions {
             effects.extend(missed.into_iter().map(|message| Effect::Send { to, message }));
         }
         self.members.insert(connection, Member { agent, label });
+        effects.extend(self.draining.as_deref().map(|reason| super::told_to_drain(connection, reason)));
         Ok(effects)
     }
 
@@ -92,7 +93,10 @@ impl Sessions {
         let Some(session) = name.sessions.get_mut(label) else {
             let number = self.next_session;
             self.next_session += 1;
-            name.sessions.insert(Arc::clone(label), Session::new(number, hello.incarnation, connection));
+            let session = Session::new(number, hello.incarnation, connection);
+            let entered = session.entered(agent, label);
+            name.sessions.insert(Arc::clone(label), session);
+            self.note_change(entered);
             return Ok((number, false));
         };
         let resumed = session.incarnation == hello.incarnation;
@@ -106,7 +110,12 @@ impl Sessions {
             self.watchers.forget(old);
             effects.extend(dismiss(old, resumed, &hello.software));
         }
-        Ok((session.number, resumed))
+        let number = session.number;
+        if !resumed {
+            let entered = session.entered(agent, label);
+            self.note_change(entered);
+        }
+        Ok((number, resumed))
     }
 
     /// Refuses one name, or one session of a name, too many; a session without a connection gives way.
@@ -193,6 +202,16 @@ fn dismiss(old: ConnectionId, resumed: bool, by: &str) -> Vec<Effect> {
 impl Session {
     fn new(number: u64, incarnation: u128, connection: ConnectionId) -> Self {
         Session { number, incarnation, replaced: Vec::new(), connection: Some(connection), left: Time::ZERO }
+    }
+
+    fn entered(&self, agent: &Agent, label: &Arc<str>) -> SessionChange {
+        SessionChange::Entered {
+            agent: agent.clone(),
+            label: Arc::clone(label),
+            number: self.number,
+            incarnation: self.incarnation,
+            replaced: self.replaced.clone(),
+        }
     }
 
     /// Whether another incarnation may take over: not one that was itself replaced, or two live

@@ -6,8 +6,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Ask, Bounds, Origin, Place};
+use super::{Ask, Bounds, ConnectionId, LaneId, Origin, Place, notes};
 use crate::limits;
+use crate::resolver::Resolver;
 use crate::types::{Agent, Claim, Decision, FixedMap, IntentId, IntentKey, Slot, Time, Token, Verdict};
 
 #[derive(Debug, Default)]
@@ -70,6 +71,48 @@ pub(super) enum OverLimit {
 }
 
 impl Intents {
+    pub(super) fn has_some_of(&self, agent: &Agent) -> bool {
+        self.loads.contains_key(agent)
+    }
+
+    /// Takes up the intents in force or undecided, on a connection that is gone.
+    pub(super) fn restore(
+        &mut self,
+        route: impl Fn(&IntentKey) -> Option<notes::Route>,
+        resolver: &Resolver,
+    ) {
+        for grant in resolver.grants() {
+            let is_lease = grant.intent.hold;
+            let standing = Standing::Granted { end: grant.end, token: grant.token, is_lease };
+            self.restore_one(grant.key, &grant.intent.claims, standing, &route);
+        }
+        for undecided in resolver.undecided() {
+            if !self.routes.contains_key(undecided.key) {
+                let claims = &undecided.intent.claims;
+                self.restore_one(undecided.key, claims, Standing::Undecided, &route);
+            }
+        }
+    }
+
+    fn restore_one(
+        &mut self,
+        key: &IntentKey,
+        claims: &Arc<[Claim]>,
+        standing: Standing,
+        route: impl Fn(&IntentKey) -> Option<notes::Route>,
+    ) {
+        // An intent of which nothing else is known belongs to the name's plain session.
+        let nobody = || notes::Route { label: Arc::from(""), note: Arc::from("") };
+        let notes::Route { label, note } = route(key).unwrap_or_else(nobody);
+        let place = Place { connection: ConnectionId::GONE, lane: LaneId::FIRST };
+        let claims = Arc::clone(claims);
+        self.routes.insert(key.clone(), Route { label, place, waiters: Vec::new(), note, claims, standing });
+        if let Standing::Granted { end, is_lease: false, .. } = standing {
+            self.ends.insert((end, key.clone()));
+        }
+        self.count(&key.agent, standing, 1);
+    }
+
     pub(super) fn route(&self, agent: &Agent, id: IntentId) -> Option<&Route> {
         self.routes.get(&IntentKey { agent: agent.clone(), id })
     }

@@ -10,6 +10,7 @@ mod admission;
 mod hello;
 mod intents;
 mod mailbox;
+mod notes;
 mod publish;
 mod requests;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use std::sync::Arc;
 
 pub use admission::{Admission, Denial, Open};
 pub use hello::HelloRefusal;
+pub use notes::{DeclaredBy, Route, SessionChange, SessionNotes};
 pub use requests::{Door, Inbox, NotTaken};
 pub use watch::Room;
 
@@ -31,6 +33,11 @@ use crate::wire::{CloseCode, Draining, ToAgent};
 /// A connection, numbered in the order in which they come; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
+
+impl ConnectionId {
+    /// One that is no more: what lived on it before a restart lives on it still, until it is taken up.
+    pub const GONE: ConnectionId = ConnectionId(0);
+}
 
 /// A lane of a connection; 0 is its first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -149,6 +156,10 @@ pub struct Sessions {
     intents: intents::Intents,
     mailbox: mailbox::Mailbox,
     watchers: watch::Watchers,
+    /// What became of sessions since the last record, where there are records.
+    changes: Option<BTreeMap<(Agent, Arc<str>), SessionChange>>,
+    /// Why nothing new is taken in, once that is so.
+    draining: Option<Arc<str>>,
 }
 
 /// Who is on a connection.
@@ -175,6 +186,12 @@ struct Session {
     left: Time,
 }
 
+fn told_to_drain(connection: ConnectionId, reason: &str) -> Effect {
+    let to = Place { connection, lane: LaneId::FIRST };
+    let reason = reason[..reason.floor_char_boundary(limits::TEXT_BYTES)].to_owned();
+    Effect::Send { to, message: Draining { reason, ..Draining::default() }.into() }
+}
+
 impl Sessions {
     /// No sessions yet.
     pub fn new(terms: Terms) -> Self {
@@ -187,6 +204,8 @@ impl Sessions {
             intents: intents::Intents::default(),
             mailbox: mailbox::Mailbox::default(),
             watchers: watch::Watchers::default(),
+            changes: None,
+            draining: None,
         }
     }
 
@@ -212,18 +231,20 @@ impl Sessions {
         vec![Effect::Close { connection, code: CloseCode::Done, reason: "goodbye".into() }]
     }
 
-    /// Tells everybody that the coordinator takes nothing new.
-    pub fn draining(&self, reason: &str) -> Vec<Effect> {
-        let message = |connection: &ConnectionId| Effect::Send {
-            to: Place { connection: *connection, lane: LaneId::FIRST },
-            message: Draining { reason: reason.into(), ..Draining::default() }.into(),
-        };
-        self.members.keys().map(message).collect()
+    /// Tells everybody that the coordinator takes nothing new, and those who come from here on.
+    pub fn draining(&mut self, reason: &str) -> Vec<Effect> {
+        self.draining = Some(reason.into());
+        self.members.keys().map(|connection| told_to_drain(*connection, reason)).collect()
     }
 
     /// The note that was written beside an intent in force or undecided.
     pub fn note(&self, agent: &Agent, id: IntentId) -> Option<&str> {
         self.intents.route(agent, id).map(|route| &*route.note)
+    }
+
+    /// Whether somebody goes by that name, or has intents in force or undecided under it.
+    pub fn is_known(&self, agent: &Agent) -> bool {
+        self.names.contains_key(agent) || self.intents.has_some_of(agent)
     }
 
     /// The slot that is open at `now`, and its decision time.
@@ -244,6 +265,7 @@ impl Sessions {
         if name.sessions.is_empty() {
             self.names.remove(agent);
         }
+        self.note_change(SessionChange::Gone { agent: agent.clone(), label: Arc::clone(label) });
     }
 
     /// Forgets the sessions that have been without a connection for too long, or are too many.

@@ -105,7 +105,10 @@ impl Sessions {
             && let Err(NotTaken { rest, why }) = door.inbox.take_in(&member.agent, batch)
         {
             rest.iter().for_each(|_| self.intents.settle(&member.agent));
-            denied.extend(rest.into_iter().map(|(op, origin)| no_room(&op, origin.request, why, door.now)));
+            let reason = self.draining.as_deref().unwrap_or("the coordinator shuts down");
+            denied.extend(
+                rest.into_iter().map(|(op, origin)| no_room(&op, origin.request, why, door.now, reason)),
+            );
         }
         let answer = |denied| self.answer_to(&member.agent, denied, door.now);
         denied.into_iter().map(answer).map(|message| Effect::Send { to: from, message }).collect()
@@ -212,7 +215,7 @@ fn denial(reason: Refusal, hint: &str) -> Denial {
     Denial { reason, field: String::new(), hint: hint.to_owned(), retry_after: None }
 }
 
-fn no_room(op: &AgentOp, request: u64, why: Refused, now: Time) -> Denied {
+fn no_room(op: &AgentOp, request: u64, why: Refused, now: Time, draining: &str) -> Denied {
     let denial = match (op, why) {
         // What is invalid is so with or without room.
         (AgentOp::Invalid { why, .. }, _) => {
@@ -222,7 +225,7 @@ fn no_room(op: &AgentOp, request: u64, why: Refused, now: Time) -> Denied {
             retry_after: Some(full.until.since(now)),
             ..denial(Refusal::Overloaded, "the slot has no more room")
         },
-        (_, Refused::Draining) => denial(Refusal::Draining, "the coordinator shuts down"),
+        (_, Refused::Draining) => denial(Refusal::Draining, draining),
     };
     Denied { id: op.id(), request, revision: is_revision(op), denial }
 }
