@@ -126,7 +126,7 @@ impl World {
             software: String::new(),
             bounds: Bounds::default(),
         };
-        let collector = Collector::new(LENGTH, Time::ZERO, crate::slot::Room::default());
+        let collector = Collector::new(LENGTH, Slot::new(0), Time::ZERO, crate::slot::Room::default());
         World {
             sessions: Sessions::new(terms),
             queue: Queue(RefCell::new(collector), Time::ZERO),
