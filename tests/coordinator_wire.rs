@@ -8,7 +8,7 @@ use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use preclaim::audit::{Appended, SlotEntry, Journal};
+use preclaim::audit::{Appended, Journal, SlotEntry};
 use preclaim::clock::ManualClock;
 use preclaim::coordinator::{Admission, BindError, Coordinator, CoordinatorConfig, CoordinatorError, Denial};
 use preclaim::priority::{Context, PriorityModel};

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::health::{Health, Reporter};
 use super::intake::{Intake, Step};
 use super::observer::{Observer, Punctuality, SlotReport};
-use crate::audit::{Appended, SlotEntry, Journal};
+use crate::audit::{Appended, Journal, SlotEntry};
 use crate::clock::Clock;
 use crate::resolver::invariants::{Breach, InvariantCheck};
 use crate::resolver::{Input, Resolver, SlotBatch, SlotOutcome, SystemOp};
