@@ -69,6 +69,7 @@ pub(super) fn resolve(run: &mut SlotRun<'_>) {
         stuck.values_mut().for_each(|of_task| of_task.retain(|it| it.unplaced != index));
         stuck.retain(|_, of_task| !of_task.is_empty());
         let Some(unplaced) = run.unplaced.get_mut(index) else { return };
+        debug_assert!(unplaced.waits, "a wait that has ended is in no ring, or rings might never end");
         unplaced.waits = false;
         unplaced.deadlock = true;
         let key = unplaced.key.clone();
@@ -170,8 +171,10 @@ fn waits_of_blocked(run: &SlotRun<'_>, stuck: &StuckByTask) -> Vec<Wait> {
         };
         let still: Vec<Vec<usize>> = tasks.iter().map(still_stuck).collect();
         if still.iter().any(Vec::is_empty) {
+            let before = tasks.len();
             let mut still = still.iter();
             tasks.retain(|_| still.next().is_some_and(|it| !it.is_empty()));
+            debug_assert!(tasks.len() < before, "each round leaves out a task, or they might never end");
             continue;
         }
         let of_task = |(number, still): (usize, Vec<usize>)| {

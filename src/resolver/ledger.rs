@@ -300,6 +300,7 @@ impl Ledger {
             if at == before {
                 return Some(at);
             }
+            debug_assert!(at > before, "a search goes forward, or it might never end");
         }
     }
 

@@ -119,6 +119,10 @@ impl<'a> SlotRun<'a> {
         self.drop_left();
         deadlock::resolve(&mut self);
         report::tell_unplaced(&mut self);
+        debug_assert!(
+            self.state.undecided().all(|it| it.waits_until > self.now),
+            "what waits beyond its wait might never be decided"
+        );
         self.drop_held();
         self.state.book.forget(self.now, self.state.rules.retention);
         let (digest, changes) = self.state.settle();
@@ -186,7 +190,10 @@ impl<'a> SlotRun<'a> {
         for (key, it) in undecided {
             self.enqueue(key, &it);
         }
+        let mut last = None;
         while let Some((turn, key)) = self.queue.pop_first() {
+            debug_assert!(last < Some(turn.clone()), "turns go down the order, or they might never end");
+            last = Some(turn.clone());
             self.take_turn(turn, key);
         }
     }

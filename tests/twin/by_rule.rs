@@ -586,6 +586,50 @@ fn what_a_shrink_left_goes_with_its_withdrawn_grant_for_all_turns_to_come() {
     );
 }
 
+/// At 20000 b's grant, from 25000 on q and from 30000 on p, is shrunk to begin at 25001; `after` comes
+/// in the same slot.
+fn shrunk_at_the_freeze(freeze: u64, after: &[(u64, Op)]) -> Vec<String> {
+    let grant = |start, q_lasts| {
+        let p = RawClaim { offset: 30_000 - start, ..claim("p", RawMode::Exclusive, 10_000) };
+        let q = claim("q", RawMode::Exclusive, q_lasts);
+        RawIntent { id: 1, start: Some(start), claims: vec![q, p], ..RawIntent::default() }
+    };
+    let mut freezing = preempting();
+    freezing.rules.preemption = Some(Micros::from_us(freeze));
+    let shrunk = [declare(0, "b", grant(25_000, 10_000)), revise(11_000, "b", grant(25_001, 9_999))];
+    let told = story(freezing, &[&shrunk, after].concat());
+    assert_eq!(told[..2], ["0 b1 granted 25000..40000 #1", "1 b1 granted 25001..40000 #2"]);
+    told[2..].to_vec()
+}
+
+#[test]
+fn what_a_shrink_left_that_begins_within_the_freeze_is_safe_whatever_becomes_of_the_rest() {
+    // What is left on q begins at 25000, where a freeze of 5 ms lasts until then: it stays.
+    let above = [declare(12_000, "c", class(1, want_at(1, "q", 25_000, 5_000)))];
+    assert_eq!(shrunk_at_the_freeze(5_000, &above), ["1 c1 conflict offer 35000 by #1.0 by #2.0"]);
+    assert_eq!(
+        shrunk_at_the_freeze(4_999, &above),
+        ["1 c1 granted 25000..30000 #3", "1 b1 revoked by c1 offer 30000"]
+    );
+    // It stays too where its grant is withdrawn for p, and keeps those out who come later in the order.
+    let for_p = [
+        declare(12_000, "c", class(1, want_at(1, "p", 30_000, 5_000))),
+        declare(12_001, "e", want_at(1, "q", 25_000, 5_000)),
+    ];
+    assert_eq!(
+        shrunk_at_the_freeze(5_000, &for_p),
+        [
+            "1 c1 granted 30000..35000 #3",
+            "1 b1 revoked by c1 offer 30001",
+            "1 e1 conflict offer 30000 by #1.0"
+        ]
+    );
+    assert_eq!(
+        shrunk_at_the_freeze(4_999, &for_p),
+        ["1 c1 granted 30000..35000 #3", "1 e1 granted 25000..30000 #4", "1 b1 revoked by c1 offer 30001"]
+    );
+}
+
 #[test]
 fn both_lines_of_an_intent_with_two_turns_stand_at_the_last() {
     let by_wait = Spec { model: Model::Weighted { aging: 0.1 }, ..preempting() };
