@@ -6,6 +6,7 @@
 
 mod consistency;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::nodes::{NodeId, Nodes};
@@ -155,7 +156,8 @@ pub(super) struct Lifted {
 /// Every window that may be in somebody's way.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    entries: FixedMap<GroupId, Entry>,
+    /// In order of their numbers, so that the newest lie together.
+    entries: BTreeMap<GroupId, Entry>,
     nodes: Nodes<Node>,
     /// The sum of units in use over time, for each path with a capacity. What revisions left is not
     /// in it: beside the new version of the same intent only the larger counts.
@@ -268,8 +270,7 @@ impl Ledger {
 
     /// Takes new tolerances and pools, after the table of resources has been replaced.
     pub(super) fn resettle(&mut self, settings: &Settings) {
-        let mut ids: Vec<GroupId> = self.entries.keys().copied().collect();
-        ids.sort_unstable();
+        let ids: Vec<GroupId> = self.entries.keys().copied().collect();
         for id in ids {
             self.change(id, |group| group.tolerances = settings.tolerances(&group.claims));
         }
@@ -359,11 +360,10 @@ impl Ledger {
         let path = target.path();
         let rows = rows_against(mode);
         let mut sets = Vec::with_capacity(SETS_MOSTLY);
-        let mut depth = 0;
-        for node in self.nodes.find_lineage(path).filter_map(|id| self.nodes.value(id)) {
+        for id in self.nodes.find_lineage(path) {
+            let Some(node) = self.nodes.value(id) else { continue };
             sets.extend(rows.iter().map(|row| &node.own[*row]));
-            depth += 1;
-            if depth == path.depth() && matches!(target, Target::Path(_)) {
+            if matches!(target, Target::Path(_)) && self.nodes.path(id) == Some(path) {
                 sets.extend(rows.iter().map(|row| &node.below[*row]));
             }
         }

@@ -35,10 +35,11 @@ impl<T: Default> Nodes<T> {
         self.by_path.get(path).copied()
     }
 
-    /// The numbers of those of the path's ancestors and itself that are there, from the top down.
+    /// The numbers of those of the path's ancestors and itself that are there, from the bottom up.
     pub(super) fn find_lineage(&self, path: &Path) -> impl Iterator<Item = NodeId> {
+        let lowest = path.lineage().rev().find_map(|text| self.find(text));
         // An ancestor is there wherever a node below it is.
-        path.lineage().map_while(|text| self.find(text))
+        std::iter::successors(lowest, |id| self.parent(*id))
     }
 
     pub(super) fn value(&self, id: NodeId) -> Option<&T> {
