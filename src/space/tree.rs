@@ -135,7 +135,7 @@ impl<M: Measure> Tree<M> {
         loop {
             match self.below(node) {
                 Below::Items(items) => {
-                    return items.binary_search_by_key(&key, M::key).ok().map(|at| &items[at]);
+                    return find::<M>(items, key).ok().map(|at| &items[at]);
                 }
                 Below::Entries(entries) => node = self.child(node, &entries[branch(entries, key)]),
             }
@@ -196,7 +196,7 @@ impl<M: Measure> Tree<M> {
 
     fn insert_in_leaf(&mut self, node: NodeId, item: M::Item) -> (Option<M::Item>, Option<NodeId>) {
         let leaf = &mut self.leaves.nodes[node.at as usize];
-        match leaf.as_slice().binary_search_by_key(&M::key(&item), M::key) {
+        match find::<M>(leaf.as_slice(), M::key(&item)) {
             Ok(at) => (Some(std::mem::replace(&mut leaf.slots[at], item)), None),
             Err(at) if !leaf.is_full() => {
                 leaf.insert(at, item);
@@ -223,7 +223,7 @@ impl<M: Measure> Tree<M> {
     fn remove_below(&mut self, node: NodeId, key: M::Key) -> Option<M::Item> {
         if node.level == 0 {
             let leaf = &mut self.leaves.nodes[node.at as usize];
-            let at = leaf.as_slice().binary_search_by_key(&key, M::key).ok()?;
+            let at = find::<M>(leaf.as_slice(), key).ok()?;
             return Some(leaf.remove(at));
         }
         let entries = self.entries(node);
@@ -304,9 +304,16 @@ impl<M: Measure> Tree<M> {
     }
 }
 
-/// Which entry the key lies under.
+/// Which entry the key lies under. One is looked at after the other: a search by halves does not know
+/// where to look next before it has waited for memory, and what changes a node reads all of it anyway.
 fn branch<M: Measure>(entries: &[Entry<M>], key: M::Key) -> usize {
-    entries.partition_point(|entry| entry.first <= key).saturating_sub(1)
+    entries.iter().take_while(|entry| entry.first <= key).count().saturating_sub(1)
+}
+
+/// Where in a leaf the item of that key is, or else where it belongs; one after the other likewise.
+fn find<M: Measure>(items: &[M::Item], key: M::Key) -> Result<usize, usize> {
+    let at = items.iter().take_while(|item| M::key(item) < key).count();
+    if items.get(at).is_some_and(|item| M::key(item) == key) { Ok(at) } else { Err(at) }
 }
 
 /// A sorted set: nothing, a few items, or a tree.
@@ -356,7 +363,7 @@ impl<M: Measure> Sorted<M> {
 
     pub(super) fn get(&self, key: M::Key) -> Option<&M::Item> {
         match self.top() {
-            Top::Items(items) => items.binary_search_by_key(&key, M::key).ok().map(|at| &items[at]),
+            Top::Items(items) => find::<M>(items, key).ok().map(|at| &items[at]),
             Top::Tree(tree) => tree.get(key),
         }
     }
@@ -366,7 +373,7 @@ impl<M: Measure> Sorted<M> {
         let held = self.held.get_or_insert_with(|| Box::new(Held::Few(Vec::new())));
         match held.as_mut() {
             Held::Many(tree) => tree.insert(item),
-            Held::Few(items) => match items.binary_search_by_key(&M::key(&item), M::key) {
+            Held::Few(items) => match find::<M>(items, M::key(&item)) {
                 Ok(at) => Some(std::mem::replace(&mut items[at], item)),
                 Err(at) if items.len() < LEAF => {
                     // By doubling from 1: a vector left to itself begins with room for 4.
@@ -390,7 +397,7 @@ impl<M: Measure> Sorted<M> {
         let held = self.held.as_deref_mut()?;
         match held {
             Held::Few(items) => {
-                let gone = items.remove(items.binary_search_by_key(&key, M::key).ok()?);
+                let gone = items.remove(find::<M>(items, key).ok()?);
                 if items.is_empty() {
                     self.held = None;
                 }
