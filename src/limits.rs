@@ -160,6 +160,15 @@ pub const TRACE_LINE_BYTES: usize = 1 << 20;
 /// Bytes of trace lines that arrive in one slot: they are in memory together until it is decided.
 pub const TRACE_SLOT_BYTES: usize = 256 << 20;
 
+/// Items of one list of a record or a snapshot: more than the busiest slot that may be configured has,
+/// and what a flipped bit announces is refused before it is read.
+pub const RECORD_ITEMS: usize = 1 << 24;
+/// Bytes of a text in a record whose own room bounds it closer: a field's name, a reason, a label.
+pub const RECORD_TEXT_BYTES: usize = 1 << 16;
+/// Bytes of a configuration's rules in a record: it spells out what a file of [`CONFIG_BYTES`] may say
+/// more shortly.
+pub const RULES_DOCUMENT_BYTES: usize = 4 * CONFIG_BYTES;
+
 /// The highest token with which a restart may go on: tokens never repeat, and four billion more are
 /// years of grants.
 pub const NEXT_TOKEN: u64 = u64::MAX - u32::MAX as u64;

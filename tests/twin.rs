@@ -10,6 +10,9 @@
 mod arrivals;
 #[path = "twin/by_rule.rs"]
 mod by_rule;
+#[cfg(feature = "daemon")]
+#[path = "twin/codec.rs"]
+mod codec;
 #[path = "twin/compare.rs"]
 mod compare;
 #[path = "twin/coverage.rs"]

@@ -6,18 +6,22 @@
 //! on the word of bytes that may be wrong: what it holds was there.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod body;
 mod chain;
 mod frame;
 mod journal;
+mod record;
 mod scan;
 mod segment;
 mod tail;
 
+pub use body::{BodyError, ItemReader, ItemWriter, SnapshotExtra, SnapshotItem, decode_head, encode_head};
 pub use chain::ChainHash;
 pub use frame::{
     FRAME_HEAD_BYTES, FrameReader, Framed, STAMP_BYTES, Source, Stamp, write_frame, write_record,
 };
 pub use journal::{Appended, Journal, NoJournal, SlotEntry};
+pub use record::{ChangesPart, RULES_VERSION, Record, StoredInput, StoredOp, encode};
 pub use scan::{Damage, End, Entry, Expected, Link, Place, Scanner, Step, What};
 pub use segment::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader};
 

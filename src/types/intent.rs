@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Class, IntentId, Micros, Path, Target, TaskId, Time, Window};
+use super::{Class, IntentId, Invalid, Micros, Path, Target, TaskId, Time, Window};
+use crate::limits;
 
 /// How a claim uses its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,4 +85,50 @@ pub struct Intent {
     pub claims: Arc<[Claim]>,
     /// Up to [`crate::limits::EXPECTS`] readings that it rests on.
     pub expects: Arc<[Expect]>,
+}
+
+impl Intent {
+    /// Looks at what the types of the fields do not say by themselves, as
+    /// [`RawIntent::parse`](super::RawIntent::parse) does.
+    ///
+    /// # Errors
+    /// The first value outside its range.
+    pub fn check(&self) -> Result<(), Invalid> {
+        if self.claims.is_empty() || self.claims.len() > limits::CLAIMS {
+            return Err(Invalid::new("claims", "1 to 64 claims"));
+        }
+        for (at, claim) in self.claims.iter().enumerate() {
+            claim
+                .check()
+                .map_err(|(name, expected)| Invalid::new(format!("claims[{at}].{name}"), expected))?;
+        }
+        if self.expects.len() > limits::EXPECTS {
+            return Err(Invalid::new("expects", "up to 16 readings"));
+        }
+        let plain = self.start == Start::Asap && self.slack == Micros::ZERO && self.wait == Micros::ZERO;
+        if !self.expects.is_empty() && !plain {
+            return Err(Invalid::new("expects", "none, unless the intent is asap without slack and wait"));
+        }
+        let inputs = [
+            ("urgency", self.urgency),
+            ("safety_margin", self.safety_margin),
+            ("social_value", self.social_value),
+        ];
+        match inputs.into_iter().find(|(_, input)| !(0.0..=1.0).contains(input)) {
+            Some((name, _)) => Err(Invalid::new(name, "0 to 1")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Claim {
+    /// The name of the first field that is wrong, and what it may be.
+    pub(super) fn check(&self) -> Result<(), (&'static str, &'static str)> {
+        match (self.mode, &self.target) {
+            (Mode::Units(0), _) => Err(("mode", "at least 1 unit")),
+            (Mode::Units(_), Target::Region(_)) => Err(("mode", "shared or exclusive, for a region")),
+            _ if self.duration == Micros::ZERO => Err(("duration", "at least 1 µs")),
+            _ => Ok(()),
+        }
+    }
 }

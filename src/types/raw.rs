@@ -176,17 +176,12 @@ impl RawClaim {
         let mode = match self.mode {
             RawMode::Shared => Mode::Shared,
             RawMode::Exclusive => Mode::Exclusive,
-            RawMode::Units(0) => return Err(Invalid::new(field("mode"), "at least 1 unit")),
-            RawMode::Units(_) if matches!(target, Target::Region(_)) => {
-                return Err(Invalid::new(field("mode"), "shared or exclusive, for a region"));
-            }
             RawMode::Units(units) => Mode::Units(units),
         };
-        if self.duration == 0 {
-            return Err(Invalid::new(field("duration"), "at least 1 µs"));
-        }
         let (offset, duration) = (Micros::from_us(self.offset), Micros::from_us(self.duration));
-        Ok(Claim { target, mode, offset, duration })
+        let claim = Claim { target, mode, offset, duration };
+        claim.check().map_err(|(name, expected)| Invalid::new(field(name), expected))?;
+        Ok(claim)
     }
 }
 

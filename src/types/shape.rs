@@ -19,6 +19,10 @@ impl Point {
     pub fn to_metres(self) -> [f64; 2] {
         [metres(self.x_um), metres(self.y_um)]
     }
+
+    fn is_within(self) -> bool {
+        is_within(self.x_um) && is_within(self.y_um)
+    }
 }
 
 /// The outline of a shape as it was declared.
@@ -48,6 +52,10 @@ impl HeightRange {
     /// The least and the greatest height in metres, as [`Shape::from_polygon`] reads them back.
     pub fn to_metres(self) -> [f64; 2] {
         [metres(self.min_um), metres(self.max_um)]
+    }
+
+    fn rises(self) -> bool {
+        self.min_um < self.max_um
     }
 }
 
@@ -83,20 +91,20 @@ impl Shape {
     pub fn from_box(min: &[f64], max: &[f64]) -> Result<Self, Invalid> {
         let least = extents(min).ok_or_else(|| Invalid::new("box.min", EXTENTS))?;
         let greatest = extents(max).ok_or_else(|| Invalid::new("box.max", BOX_MAX))?;
-        let rises = |at: usize| least.0[at] < greatest.0[at];
-        if least.1.is_some() != greatest.1.is_some() || !rises(0) || !rises(1) {
+        if least.1.is_some() != greatest.1.is_some() {
             return Err(Invalid::new("box.max", BOX_MAX));
         }
-        let height = match least.1.zip(greatest.1) {
-            Some((min_um, max_um)) if min_um < max_um => Some(HeightRange { min_um, max_um }),
-            Some(_) => return Err(Invalid::new("box.max", BOX_MAX)),
-            None => None,
-        };
-        let [x_min, y_min] = least.0;
-        let [x_max, y_max] = greatest.0;
+        let height = least.1.zip(greatest.1).map(|(min_um, max_um)| HeightRange { min_um, max_um });
+        Shape::of_box(least.0, greatest.0, height)
+    }
+
+    fn of_box(min: Point, max: Point, height: Option<HeightRange>) -> Result<Self, Invalid> {
+        let rises = min.x_um < max.x_um && min.y_um < max.y_um && height.is_none_or(HeightRange::rises);
+        if !rises {
+            return Err(Invalid::new("box.max", BOX_MAX));
+        }
         let corner = |x_um, y_um| Point { x_um, y_um };
-        let (min, max) = (corner(x_min, y_min), corner(x_max, y_max));
-        let hull = [min, corner(x_max, y_min), max, corner(x_min, y_max)];
+        let hull = [min, corner(max.x_um, min.y_um), max, corner(min.x_um, max.y_um)];
         Ok(Shape { outline: Outline::Box { min, max }, height, hull: hull.into(), bounds: (min, max) })
     }
 
@@ -107,8 +115,17 @@ impl Shape {
     /// # Errors
     /// `polygon.corners` or `polygon.height`, with what it may be.
     pub fn from_polygon(corners: &[Vec<f64>], height: Option<&[f64]>) -> Result<Self, Invalid> {
+        let corners = points(corners).ok_or_else(|| Invalid::new("polygon.corners", COORDINATES))?;
+        let shape = Shape::of_corners(corners.into())?;
+        let height = height
+            .map(|range| height_range(range).ok_or_else(|| Invalid::new("polygon.height", HEIGHT)))
+            .transpose()?;
+        Ok(Shape { height, ..shape })
+    }
+
+    /// The polygon without a height range.
+    fn of_corners(corners: Arc<[Point]>) -> Result<Self, Invalid> {
         let wrong = |expected| Invalid::new("polygon.corners", expected);
-        let corners = points(corners).ok_or_else(|| wrong(COORDINATES))?;
         if has_repeats(&corners) {
             return Err(wrong(DISTINCT));
         }
@@ -119,11 +136,32 @@ impl Shape {
         if !goes_once_around(&corners, &hull) {
             return Err(wrong(CONVEX));
         }
-        let height = height
-            .map(|range| height_range(range).ok_or_else(|| Invalid::new("polygon.height", HEIGHT)))
-            .transpose()?;
         let bounds = bounds_of(&hull);
-        Ok(Shape { outline: Outline::Polygon(corners.into()), height, hull: hull.into(), bounds })
+        Ok(Shape { outline: Outline::Polygon(corners), height: None, hull: hull.into(), bounds })
+    }
+
+    /// The shape of which [`Shape::outline`] and [`Shape::height`] told.
+    ///
+    /// # Errors
+    /// As those of [`Shape::from_box`] and [`Shape::from_polygon`].
+    pub fn from_outline(outline: Outline, height: Option<HeightRange>) -> Result<Self, Invalid> {
+        let is_high = height.is_none_or(|it| is_within(it.min_um) && is_within(it.max_um));
+        match outline {
+            Outline::Box { min, .. } if !min.is_within() => Err(Invalid::new("box.min", EXTENTS)),
+            Outline::Box { max, .. } if !max.is_within() || !is_high => Err(Invalid::new("box.max", BOX_MAX)),
+            Outline::Box { min, max } => Shape::of_box(min, max, height),
+            Outline::Polygon(corners) => {
+                let count = limits::CORNERS_MIN..=limits::CORNERS_MAX;
+                if !count.contains(&corners.len()) || !corners.iter().all(|corner| corner.is_within()) {
+                    return Err(Invalid::new("polygon.corners", COORDINATES));
+                }
+                let shape = Shape::of_corners(corners)?;
+                if !is_high || !height.is_none_or(HeightRange::rises) {
+                    return Err(Invalid::new("polygon.height", HEIGHT));
+                }
+                Ok(Shape { height, ..shape })
+            }
+        }
     }
 
     /// The outline as it was declared.
@@ -164,6 +202,12 @@ fn metres(um: i64) -> f64 {
 
 const UM_PER_M: f64 = 1e6;
 
+/// Whether the coordinate is in the range.
+fn is_within(um: i64) -> bool {
+    const MOST_UM: u64 = (limits::COORDINATE_M * UM_PER_M) as u64; // 1e14: exact
+    um.unsigned_abs() <= MOST_UM
+}
+
 /// The nearest whole micrometre, halves away from zero; `None` where that is not a number or lies
 /// outside the range.
 fn micrometres(metres: f64) -> Option<i64> {
@@ -172,18 +216,18 @@ fn micrometres(metres: f64) -> Option<i64> {
     (um.abs() <= limits::COORDINATE_M * UM_PER_M).then_some(um as i64)
 }
 
-fn extents(metres: &[f64]) -> Option<([i64; 2], Option<i64>)> {
+fn extents(metres: &[f64]) -> Option<(Point, Option<i64>)> {
+    let point = |x, y| Some(Point { x_um: micrometres(x)?, y_um: micrometres(y)? });
     match *metres {
-        [x, y] => Some(([micrometres(x)?, micrometres(y)?], None)),
-        [x, y, z] => Some(([micrometres(x)?, micrometres(y)?], Some(micrometres(z)?))),
+        [x, y] => Some((point(x, y)?, None)),
+        [x, y, z] => Some((point(x, y)?, Some(micrometres(z)?))),
         _ => None,
     }
 }
 
 fn height_range(metres: &[f64]) -> Option<HeightRange> {
     let &[min, max] = metres else { return None };
-    let (min_um, max_um) = (micrometres(min)?, micrometres(max)?);
-    (min_um < max_um).then_some(HeightRange { min_um, max_um })
+    Some(HeightRange { min_um: micrometres(min)?, max_um: micrometres(max)? }).filter(|it| it.rises())
 }
 
 fn points(corners: &[Vec<f64>]) -> Option<Vec<Point>> {
@@ -511,6 +555,30 @@ mod tests {
             if let (Ok(a), Ok(b)) = (a, b) {
                 prop_assert_eq!(a.hull(), b.hull());
             }
+        }
+
+        #[test]
+        fn a_shape_is_made_again_of_its_outline(
+            corners in proptest::collection::vec([-6i64..7, -6i64..7], 2..9),
+            low in -3i64..3,
+            high in -3i64..3,
+            far in any::<bool>(),
+        ) {
+            let scale = if far { 100_000_000_000_000 / 6 + 1 } else { 1 };
+            let points: Vec<Point> = corners.iter().map(|c| p(c[0] * scale, c[1] * scale)).collect();
+            let height = Some(HeightRange { min_um: low, max_um: high }).filter(|_| low != 0);
+            let metres: Vec<Vec<f64>> = points.iter().map(|point| point.to_metres().to_vec()).collect();
+            let range = height.map(HeightRange::to_metres);
+            let polygon = Shape::from_outline(Outline::Polygon(points.clone().into()), height);
+            let alike = Shape::from_polygon(&metres, range.as_ref().map(|range| &range[..]));
+            prop_assert_eq!(polygon, alike);
+            let with = |at: usize| {
+                let mut corner = metres[at].clone();
+                corner.extend(range.map(|range| range[at]));
+                corner
+            };
+            let boxed = Shape::from_outline(Outline::Box { min: points[0], max: points[1] }, height);
+            prop_assert_eq!(boxed, Shape::from_box(&with(0), &with(1)));
         }
 
         #[test]

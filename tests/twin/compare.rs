@@ -5,6 +5,8 @@ use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use preclaim::resolver::invariants::{Breach, InvariantCheck, tables_agree};
+#[cfg(not(feature = "daemon"))]
+use preclaim::resolver::state::SlotChanges;
 use preclaim::resolver::{Image, Input, Resolver, Rules, SlotBatch, SlotOutcome, SystemOp};
 use preclaim::types::{Decision, Slot, Time, Verdict, Window};
 
@@ -173,17 +175,13 @@ impl Real {
             Input::Agent { .. } => None,
         });
         self.pending = ops.skip_while(|op| !is_rules(op)).collect();
-        let Some(changes) = &outcome.changes else { panic!("it was asked for") };
+        let changes = through_a_record(batch, outcome, &self.image);
         assert_eq!(outcome.ranks.len(), outcome.decisions.len());
-        if self.image.apply(outcome.slot, outcome.at, changes) != outcome.digest {
+        if self.image.apply(outcome.slot, outcome.at, &changes) != outcome.digest {
             wrong.push_str("what the slot changed, applied to an image, makes another state");
         }
         if batch.slot().number().is_multiple_of(SLOTS_BETWEEN_RESTARTS) {
-            let copy = |image: &Image| {
-                let items = image.items().map(Ok::<_, Infallible>);
-                Image::from_parts(image.head(), items).unwrap_or_else(|never| match never {})
-            };
-            let (restored, next) = (copy(&self.image), copy(&self.image));
+            let (restored, next) = (copy(&self.image), through_a_snapshot(&self.image, outcome.at));
             if restored.digest() != outcome.digest {
                 wrong.push_str("an image made of its parts is another");
             }
@@ -196,6 +194,24 @@ impl Real {
     fn tables_agree_at(&self, slot: Slot) -> Result<(), Breach> {
         if slot.number() % SLOTS_BETWEEN_LOOKS == 1 { tables_agree(&self.whole) } else { Ok(()) }
     }
+}
+
+fn copy(image: &Image) -> Image {
+    let items = image.items().map(Ok::<_, Infallible>);
+    Image::from_parts(image.head(), items).unwrap_or_else(|never| match never {})
+}
+
+#[cfg(feature = "daemon")]
+use super::codec::{through_a_record, through_a_snapshot};
+
+#[cfg(not(feature = "daemon"))]
+fn through_a_record(_: &SlotBatch, outcome: &SlotOutcome, _: &Image) -> SlotChanges {
+    outcome.changes.clone().unwrap_or_else(|| panic!("it was asked for"))
+}
+
+#[cfg(not(feature = "daemon"))]
+fn through_a_snapshot(image: &Image, _: Time) -> Image {
+    copy(image)
 }
 
 /// The rules after what was pending has taken effect.
