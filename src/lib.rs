@@ -32,6 +32,8 @@ pub mod session;
 pub mod slot;
 pub mod space;
 #[cfg(feature = "daemon")]
+pub mod store;
+#[cfg(feature = "daemon")]
 pub mod trace;
 #[cfg(feature = "daemon")]
 pub mod transport;

@@ -47,6 +47,14 @@ impl Source for &[u8] {
     }
 }
 
+impl<S: Source> Source for &mut S {
+    type Error = S::Error;
+
+    fn read(&mut self, into: &mut [u8]) -> Result<usize, S::Error> {
+        S::read(self, into)
+    }
+}
+
 /// What a record's frame says of it before its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
@@ -211,22 +219,26 @@ impl<S: Source> Window<S> {
         read.map(drop)
     }
 
+    /// Whether nothing but zeros follows. Goes past those that there are.
+    pub(super) fn is_zero(&mut self) -> Result<bool, S::Error> {
+        while !self.fill(1)?.is_empty() {
+            let there = self.peek(usize::MAX);
+            if there.iter().any(|byte| *byte != 0) {
+                return Ok(false);
+            }
+            self.advance(there.len());
+        }
+        Ok(true)
+    }
+
     /// Goes past zeros. Where something else follows, the zeros and all that follows them; `None`
     /// where nothing does.
     pub(super) fn all_unless_zero(&mut self) -> Result<Option<Vec<u8>>, S::Error> {
-        let mut zeros = 0;
-        loop {
-            let bytes = self.fill(1)?;
-            if bytes.is_empty() {
-                return Ok(None);
-            }
-            let there = self.bytes.len() - self.done;
-            if self.peek(there).iter().any(|byte| *byte != 0) {
-                break;
-            }
-            self.advance(there);
-            zeros += there;
+        let start = self.offset;
+        if self.is_zero()? {
+            return Ok(None);
         }
+        let zeros = usize::try_from(self.offset - start).unwrap_or(usize::MAX);
         let mut all = vec![0; zeros];
         all.extend_from_slice(self.fill(usize::MAX)?);
         Ok(Some(all))

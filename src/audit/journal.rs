@@ -33,7 +33,8 @@ impl SlotEntry<'_> {
 pub enum Appended {
     /// It is as durable as configured: what was decided may be told.
     Committed,
-    /// It is not in the log and never will be, because another coordinator has taken over.
+    /// It is not in the log and never will be: another coordinator has taken over, or the log takes no
+    /// more.
     Refused(String),
     /// It may be in the log or not; a restart will tell.
     Unknown(String),

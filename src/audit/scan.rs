@@ -282,25 +282,28 @@ impl<S: Source> Scanner<S> {
 
     /// The end where the next frame has no length.
     fn after_last(&mut self, offset: u64) -> Result<End, S::Error> {
+        let damage = End::Damaged(Damage { offset, what: What::AfterEnd });
+        if self.expected.place == Place::Closed {
+            return Ok(if self.window.is_zero()? { End::Clean { offset } } else { damage });
+        }
         let Some(rest) = self.window.all_unless_zero()? else { return Ok(End::Clean { offset }) };
-        Ok(verdict(&rest, offset, self.expected.place, self.seq))
+        Ok(verdict(&rest, offset, self.seq))
     }
 
-    /// The end where the next frame is not whole.
+    /// The end where the next frame is not whole. All that could be one is in the window.
     fn judge(&mut self, offset: u64) -> Result<End, S::Error> {
-        let (place, seq) = (self.expected.place, self.seq);
-        Ok(verdict(self.window.all()?, offset, place, seq))
+        if self.expected.place == Place::Closed {
+            return Ok(End::Damaged(Damage { offset, what: tail::what(self.window.peek(usize::MAX)) }));
+        }
+        let seq = self.seq;
+        Ok(verdict(self.window.all()?, offset, seq))
     }
 }
 
-/// The end at `offset`, where the frame that `rest` starts with is not whole.
-fn verdict(rest: &[u8], offset: u64, place: Place, last: Option<u64>) -> End {
-    let next = last.unwrap_or(0).saturating_add(1);
-    match tail::judge(rest, offset, next) {
-        Verdict::Torn { until } if place == Place::Last => {
-            End::Torn { offset, until: offset.saturating_add(until as u64) }
-        }
-        Verdict::Torn { .. } => End::Damaged(Damage { offset, what: tail::what(rest) }),
+/// The end of the last segment at `offset`, where the frame that `rest` starts with is not whole.
+fn verdict(rest: &[u8], offset: u64, last: Option<u64>) -> End {
+    match tail::judge(rest, offset, last.unwrap_or(0).saturating_add(1)) {
+        Verdict::Torn { until } => End::Torn { offset, until: offset.saturating_add(until as u64) },
         Verdict::Damaged(what) => End::Damaged(Damage { offset, what }),
     }
 }
