@@ -25,6 +25,9 @@ mod fitting;
 mod generate;
 #[path = "twin/invariants.rs"]
 mod invariants;
+#[cfg(feature = "daemon")]
+#[path = "twin/lines.rs"]
+mod lines;
 #[path = "twin/placement.rs"]
 mod placement;
 #[path = "twin/reference.rs"]

@@ -8,6 +8,7 @@ mod daemon;
 mod duration;
 mod error;
 mod expression;
+mod patch;
 mod read;
 mod rules;
 mod show;

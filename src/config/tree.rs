@@ -52,6 +52,21 @@ impl Table {
         }
     }
 
+    /// Puts in the key `name` at the end.
+    pub(crate) fn push(&mut self, name: &str, value: Value) {
+        self.0.push((Key { name: name.to_owned(), span: 0..0 }, Node { value, span: 0..0 }));
+    }
+
+    /// Puts the key `name` into the table `section`, where there is that table and not the key.
+    pub(crate) fn set_missing(&mut self, section: &str, name: &str, value: &Value) {
+        if let Some((_, node)) = self.0.iter_mut().find(|(key, _)| key.name == section)
+            && let Value::Table(section) = &mut node.value
+            && section.get(name).is_none()
+        {
+            section.push(name, value.clone());
+        }
+    }
+
     /// The keys of `over` replace or join this table's; tables in tables are merged likewise, and
     /// lists are replaced whole.
     pub(crate) fn overlay(&mut self, over: &Table) {

@@ -1,11 +1,12 @@
 //! Traces: what arrived, one JSON object a line, and what was decided about it, likewise.
 //!
 //! [`TraceReader`] makes inputs of the decision core from lines and says, for a line that is none,
-//! which field is wrong; [`write_decision`] spells a decision; [`resolve`] does both for
-//! a whole trace, on virtual time. Both are exact: no number is rounded,
+//! which field is wrong; [`write_input`] spells an input again, [`write_decision`] a decision;
+//! [`resolve`] reads and decides a whole trace, on virtual time. Both are exact: no number is rounded,
 //! no field is guessed, none is passed over. This room decides nothing and knows no clock.
 
 mod error;
+mod input;
 mod intent;
 mod json;
 mod line;
@@ -13,6 +14,7 @@ mod output;
 mod run;
 
 pub use error::TraceError;
+pub use input::write_input;
 pub use line::TraceReader;
 pub use output::write_decision;
 pub use run::{ResolveError, resolve};

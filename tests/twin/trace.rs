@@ -76,6 +76,12 @@ impl Spec {
         Rules { model, ..self.rules.clone() }
     }
 
+    fn with_resources(&self, resources: Option<&[Resource]>) -> Spec {
+        let mut spec = self.clone();
+        resources.into_iter().for_each(|it| spec.rules.resources = it.to_vec());
+        spec
+    }
+
     fn change(&mut self, change: &Change) {
         let micros = |us: u64| Micros::from_us(us);
         self.rules.min_lead = change.min_lead.map_or(self.rules.min_lead, micros);
@@ -136,11 +142,8 @@ fn input(spec: &mut Spec, line: &Line) -> Input {
         Op::Config(change) => {
             spec.change(change);
             let resources = change.resources.clone();
-            system(SystemOp::Config(Box::new(RulesChange {
-                rules: spec.rules(),
-                resources,
-                document: "".into(),
-            })))
+            let document = spec.with_resources(resources.as_deref()).toml().into();
+            system(SystemOp::Config(Box::new(RulesChange { rules: spec.rules(), resources, document })))
         }
         Op::Restart(next_token) => system(SystemOp::Restart { next_token: *next_token }),
     }
@@ -173,7 +176,7 @@ impl Model {
 }
 
 impl Spec {
-    fn toml(&self) -> String {
+    pub(crate) fn toml(&self) -> String {
         let rules = &self.rules;
         let us = |span: Micros| format!("\"{}us\"", span.as_us());
         let mut out = String::new();
