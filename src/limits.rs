@@ -183,6 +183,10 @@ pub const AUDIT_SEGMENT_BYTES: u64 = 64 << 20;
 /// What may be configured: a page, so that tests turn segments over quickly, to what is still read
 /// into memory without care where its tail is judged.
 pub const AUDIT_SEGMENT_RANGE: RangeInclusive<u64> = 4096..=1 << 30;
+/// After how long a record is on disk at the latest, with `durability = "interval"`.
+pub const SYNC_INTERVAL: Micros = Micros::from_ms(50);
+/// What may be configured.
+pub const SYNC_INTERVAL_RANGE: RangeInclusive<Micros> = Micros::from_ms(1)..=Micros::from_secs(60);
 /// Bytes that are read from a file of the audit log at once.
 pub const AUDIT_READ_CHUNK: usize = 256 * 1024;
 /// Files that a state directory may hold: past it something else writes there.

@@ -82,13 +82,9 @@ pub(super) fn auth(field: Field<'_>) -> Result<Auth, Fault> {
     Ok(mode.map_or(Auth::default(), |_| Auth::Open))
 }
 
-pub(super) fn state_dir(field: Field<'_>) -> Result<Option<PathBuf>, Fault> {
-    field.table(&["dir"])?.optional("dir", file)
-}
-
 const FILE: &str = "the path of a file";
 
-fn file(field: Field<'_>) -> Result<PathBuf, Fault> {
+pub(super) fn file(field: Field<'_>) -> Result<PathBuf, Fault> {
     let text = field.text(FILE)?;
     if text.is_empty() || text.contains('\0') { Err(field.wrong(FILE)) } else { Ok(PathBuf::from(text)) }
 }

@@ -12,17 +12,21 @@ mod patch;
 mod read;
 mod rules;
 mod show;
+mod size;
+mod state;
 mod tree;
 
 use std::fs::File;
 use std::io::Read;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub use daemon::{Auth, Limits, TlsFiles};
 pub use duration::{DURATION_RULE, parse_duration, show_duration};
 pub use error::ConfigError;
 pub use expression::{Expression, ExpressionError, VARIABLES};
+pub use size::{SIZE_RULE, parse_size, show_size};
+pub use state::{Durability, StateConfig};
 pub(crate) use tree::{Fault, FaultKind, Field, FieldPath, Fields, Key, Node, Step, Table, Value, printable};
 
 use crate::limits;
@@ -47,8 +51,8 @@ pub struct Config {
     pub tls: Option<TlsFiles>,
     /// Who may connect.
     pub auth: Auth,
-    /// Where the daemon keeps its state; reserved, nothing is kept there yet.
-    pub state_dir: Option<PathBuf>,
+    /// Where and how the daemon keeps its state.
+    pub state: Option<StateConfig>,
     /// The daemon's bounds.
     pub limits: Limits,
     /// What the values were read from, so that a later change builds on it.
@@ -63,7 +67,7 @@ impl Default for Config {
             listen: daemon::LISTEN,
             tls: None,
             auth: Auth::Open,
-            state_dir: None,
+            state: None,
             limits: Limits::default(),
             document: Table::default(),
         }
@@ -160,7 +164,7 @@ fn check(root: &Node) -> Result<Config, Fault> {
         listen: sections.optional("listen", daemon::listen)?.unwrap_or(default.listen),
         tls: sections.optional("tls", daemon::tls)?,
         auth: sections.optional("auth", daemon::auth)?.unwrap_or(default.auth),
-        state_dir: sections.optional("state", daemon::state_dir)?.flatten(),
+        state: sections.optional("state", state::state)?,
         limits: sections.optional("limits", daemon::limits)?.unwrap_or(default.limits),
         document,
     })

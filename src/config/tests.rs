@@ -55,7 +55,7 @@ fn an_empty_file_and_the_template_mean_the_defaults() {
     for text in ["", TEMPLATE] {
         let config = parse(text);
         assert_eq!(format!("{:?}", (&config.rules, &config.limits, config.auth)), default);
-        assert_eq!((config.listen, config.tls, config.state_dir), (daemon::LISTEN, None, None));
+        assert_eq!((config.listen, config.tls, config.state), (daemon::LISTEN, None, None));
     }
 }
 
@@ -66,7 +66,29 @@ fn what_the_template_leaves_out_is_right_too() {
     assert_eq!(config.rules.patience, Some(Micros::from_secs(5)));
     assert_eq!(config.rules.resources.len(), 2);
     assert_eq!(config.rules.resources[1].max_hold, Some(Micros::from_secs(30)));
-    assert!(config.tls.is_some() && config.state_dir.is_some());
+    assert!(config.tls.is_some() && config.state.is_some());
+}
+
+#[test]
+fn the_state_section_says_where_how_durable_and_for_how_long() {
+    let state = |text: &str| parse(&format!("[state]\ndir = \"d\"\n{text}")).state.unwrap();
+    let plain = state("");
+    assert_eq!((plain.durability, plain.keep_for, plain.keep_bytes), (Durability::Slot, None, None));
+    assert_eq!((plain.segment_bytes, plain.compress), (64 << 20, true));
+    let interval = state("durability = \"interval\"");
+    assert_eq!(interval.durability, Durability::Interval(Micros::from_ms(50)));
+    let interval = state("durability = \"interval\"\ninterval = \"2ms\"");
+    assert_eq!(interval.durability, Durability::Interval(Micros::from_ms(2)));
+    let full =
+        state("durability = \"none\"\nsegment_size = \"1MiB\"\nkeep_for = \"1h\"\nkeep_size = \"2GiB\"");
+    assert_eq!((full.durability, full.segment_bytes), (Durability::None, 1 << 20));
+    assert_eq!((full.keep_for, full.keep_bytes), (Some(Micros::from_secs(3600)), Some(2 << 30)));
+    for (text, line) in
+        [("", 1), ("dir = \"d\"\nsegment_size = \"1B\"", 3), ("dir = \"d\"\ndurability = \"off\"", 3)]
+    {
+        let error = Config::parse("c.toml", &format!("[state]\n{text}")).unwrap_err().to_string();
+        assert!(error.contains(&format!("c.toml:{line}")), "{error}");
+    }
 }
 
 /// A line of the template without the sign that leaves its key out.

@@ -1,0 +1,77 @@
+//! The section `state`: where the daemon keeps its audit log, how durable, and for how long.
+
+use std::path::PathBuf;
+
+use super::daemon::file;
+use super::rules::duration_within;
+use super::size::{SIZE_RULE, parse_size, show_size};
+use super::tree::{Fault, Field};
+use crate::limits;
+use crate::types::Micros;
+
+const STATE: &[&str] =
+    &["dir", "durability", "interval", "segment_size", "keep_for", "keep_size", "compress"];
+
+/// When a slot's record is on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Before anything of the slot is sent.
+    #[default]
+    Slot,
+    /// At most so long after it was sent: what a crash of the machine may forget.
+    Interval(Micros),
+    /// When the system writes it, which may be half a minute later.
+    None,
+}
+
+/// Where and how the daemon keeps its state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateConfig {
+    /// The state directory.
+    pub dir: PathBuf,
+    /// When a slot's record is on disk.
+    pub durability: Durability,
+    /// Bytes of a segment of the log.
+    pub segment_bytes: u64,
+    /// How long closed segments are kept; `None` keeps them for ever.
+    pub keep_for: Option<Micros>,
+    /// Bytes of closed segments that are kept; `None` keeps them all.
+    pub keep_bytes: Option<u64>,
+    /// Whether closed segments are compressed.
+    pub compress: bool,
+}
+
+pub(super) fn state(field: Field<'_>) -> Result<StateConfig, Fault> {
+    let state = field.table(STATE)?;
+    let interval = state.optional("interval", |field| {
+        let (least, most) = limits::SYNC_INTERVAL_RANGE.into_inner();
+        duration_within(field, least, most)
+    })?;
+    let word = state.optional("durability", |field| field.word(&["slot", "interval", "none"]))?;
+    let durability = match word.unwrap_or(0) {
+        0 => Durability::Slot,
+        1 => Durability::Interval(interval.unwrap_or(limits::SYNC_INTERVAL)),
+        _ => Durability::None,
+    };
+    let segment = |field: Field<'_>| size_from(field, *limits::AUDIT_SEGMENT_RANGE.start());
+    let keep = |field: Field<'_>| size_from(field, 0);
+    Ok(StateConfig {
+        dir: state.required("dir", "the path of a directory", file)?,
+        durability,
+        segment_bytes: state.optional("segment_size", segment)?.unwrap_or(limits::AUDIT_SEGMENT_BYTES),
+        keep_for: state.optional("keep_for", super::rules::duration)?,
+        keep_bytes: state.optional("keep_size", keep)?,
+        compress: state.optional("compress", |field| field.flag())?.unwrap_or(true),
+    })
+}
+
+/// A size from `least` to the largest segment, or to any where `least` is 0.
+fn size_from(field: Field<'_>, least: u64) -> Result<u64, Fault> {
+    let most = if least == 0 { u64::MAX } else { *limits::AUDIT_SEGMENT_RANGE.end() };
+    let rule = match least {
+        0 => SIZE_RULE.to_owned(),
+        _ => format!("{} to {}", show_size(least), show_size(most)),
+    };
+    let size = parse_size(field.text(&rule)?).filter(|size| (least..=most).contains(size));
+    size.ok_or_else(|| field.wrong(rule))
+}
