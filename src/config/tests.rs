@@ -87,7 +87,7 @@ fn the_state_section_says_where_how_durable_and_for_how_long() {
         [("", 1), ("dir = \"d\"\nsegment_size = \"1B\"", 3), ("dir = \"d\"\ndurability = \"off\"", 3)]
     {
         let error = Config::parse("c.toml", &format!("[state]\n{text}")).unwrap_err().to_string();
-        assert!(error.contains(&format!("c.toml:{line}")), "{error}");
+        assert!(error.contains(&format!("c.toml, line {line}")), "{error}");
     }
 }
 
