@@ -178,6 +178,8 @@ pub const NEXT_TOKEN: u64 = u64::MAX - u32::MAX as u64;
 pub const RECORD_BYTES: usize = 384 << 20;
 /// Bytes of one chunk of a snapshot: it is in memory whole.
 pub const SNAPSHOT_CHUNK_BYTES: usize = 16 << 20;
+/// Bytes after which a chunk of a snapshot takes no further item.
+pub const SNAPSHOT_CHUNK_MOSTLY: usize = 64 << 10;
 /// Bytes of one segment of the audit log, unless configured otherwise: some minutes of a busy day.
 pub const AUDIT_SEGMENT_BYTES: u64 = 64 << 20;
 /// What may be configured: a page, so that tests turn segments over quickly, to what is still read

@@ -13,6 +13,7 @@ mod journal;
 mod record;
 mod scan;
 mod segment;
+mod state;
 mod tail;
 
 pub use body::{BodyError, ItemReader, ItemWriter, SnapshotExtra, SnapshotItem, decode_head, encode_head};
@@ -24,6 +25,7 @@ pub use journal::{Appended, Journal, NoJournal, SlotEntry};
 pub use record::{ChangesPart, RULES_VERSION, Record, StoredInput, StoredOp, encode};
 pub use scan::{Damage, End, Entry, Expected, Link, Place, Scanner, Step, What};
 pub use segment::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader};
+pub use state::{Discontinuity, State};
 
 #[cfg(test)]
 mod frame_tests;

@@ -16,10 +16,6 @@ pub const RULES_VERSION: u16 = 1;
 /// What a record says of its slot, but for what the slot changed in the state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// Records are numbered, one greater for each.
-    pub seq: u64,
-    /// All records up to this one were known to be on disk when it was written.
-    pub synced: u64,
     /// Which slot it is of.
     pub slot: Slot,
     /// The slot's decision time.
@@ -170,14 +166,11 @@ impl From<&SystemOp> for StoredOp {
 
 /// Appends the body of a slot's record to `out`.
 ///
-/// `seq` and `synced` come first, eight bytes each, little endian. `config_hash` is that of the
-/// configuration in force. A record of an outcome without changes can be read, but not applied.
-pub fn encode(seq: u64, synced: u64, config_hash: &[u8; 32], entry: SlotEntry<'_>, out: &mut Vec<u8>) {
+/// `config_hash` is that of the configuration in force. A record of an outcome without changes can be read, but not applied.
+pub fn encode(config_hash: &[u8; 32], entry: SlotEntry<'_>, out: &mut Vec<u8>) {
     let SlotEntry { batch, outcome, notes } = entry;
     let inputs = batch.inputs();
     let mut writer = Writer::new(out, outcome.at, inputs.len().max(outcome.decisions.len()));
-    writer.bytes(&seq.to_le_bytes());
-    writer.bytes(&synced.to_le_bytes());
     writer.number(outcome.slot.number());
     writer.number(outcome.at.as_us());
     writer.number(RULES_VERSION.into());
@@ -196,7 +189,6 @@ impl Record {
     /// Where the bytes are no such body.
     pub fn decode(body: &[u8]) -> Result<(Self, ChangesPart<'_>), BodyError> {
         let mut reader = Reader::new(body);
-        let (seq, synced) = (u64::from_le_bytes(reader.array()?), u64::from_le_bytes(reader.array()?));
         let (slot, at) = (Slot::new(reader.number()?), Time::from_us(reader.number()?));
         reader.time_from(at);
         let version = reader.place();
@@ -207,19 +199,7 @@ impl Record {
         let inputs = reader.inputs()?;
         let (decisions, ranks) = reader.decisions()?;
         let notes = reader.notes()?;
-        let record = Record {
-            seq,
-            synced,
-            slot,
-            at,
-            rules_version,
-            config_hash,
-            inputs,
-            decisions,
-            ranks,
-            digest,
-            notes,
-        };
+        let record = Record { slot, at, rules_version, config_hash, inputs, decisions, ranks, digest, notes };
         Ok((record, ChangesPart { reader }))
     }
 }

@@ -15,7 +15,6 @@ const CHUNK: usize = 16;
 
 /// The slot's changes as they come out of its record. `image` is the state before them.
 pub(crate) fn through_a_record(batch: &SlotBatch, outcome: &SlotOutcome, image: &Image) -> SlotChanges {
-    let (seq, synced) = (outcome.slot.number(), u64::MAX);
     let declared = (0..batch.inputs().len()).step_by(2).map(|input| DeclaredBy {
         input,
         label: if input % 4 == 0 { "".into() } else { "arm".into() },
@@ -23,11 +22,11 @@ pub(crate) fn through_a_record(batch: &SlotBatch, outcome: &SlotOutcome, image: 
     });
     let notes = SessionNotes { declared: declared.collect(), sessions: Vec::new() };
     let mut body = Vec::new();
-    encode(seq, synced, &[7; 32], SlotEntry { batch, outcome, notes: &notes }, &mut body);
+    encode(&[7; 32], SlotEntry { batch, outcome, notes: &notes }, &mut body);
 
     let (record, changes) = Record::decode(&body).unwrap_or_else(|wrong| panic!("{wrong}"));
     let inputs: Vec<StoredInput> = batch.inputs().iter().map(StoredInput::from).collect();
-    assert_eq!((record.seq, record.synced, record.slot, record.at), (seq, synced, outcome.slot, outcome.at));
+    assert_eq!((record.slot, record.at), (outcome.slot, outcome.at));
     assert_eq!((record.config_hash, record.digest, &record.notes), ([7; 32], outcome.digest, &notes));
     assert_eq!(record.inputs, inputs);
     assert_eq!(record.decisions, outcome.decisions);
@@ -43,7 +42,6 @@ pub(crate) fn through_a_snapshot(image: &Image, at: Time) -> Image {
     let extra = SnapshotExtra {
         document: "[slot]".into(),
         pending: Vec::new(),
-        seq: 3,
         sessions: Vec::new(),
         next_session: 1,
     };

@@ -20,8 +20,6 @@ pub struct SnapshotExtra {
     pub document: Arc<str>,
     /// Inputs that hold from the next slot on.
     pub pending: Vec<StoredOp>,
-    /// The number of the last record that it stands for.
-    pub seq: u64,
     /// All sessions, each [`SessionChange::Entered`].
     pub sessions: Vec<SessionChange>,
     /// The number of the next session.
@@ -59,13 +57,13 @@ const HAS_SLOT: u8 = 1;
 /// Appends a snapshot's head to `out`.
 pub fn encode_head(head: &ImageHead, extra: &SnapshotExtra, out: &mut Vec<u8>) {
     let ImageHead { last_slot, next_token, arrivals, capacities, windows_forgotten, agents_kept } = head;
-    let SnapshotExtra { document, pending, seq, sessions, next_session } = extra;
+    let SnapshotExtra { document, pending, sessions, next_session } = extra;
     let mut writer = Writer::new(out, Time::ZERO, 0);
     writer.byte(flag(last_slot.is_some(), HAS_SLOT));
     if let Some(slot) = last_slot {
         writer.number(slot.number());
     }
-    for number in [*seq, *next_token, *arrivals, windows_forgotten.as_us(), *agents_kept as u64] {
+    for number in [*next_token, *arrivals, windows_forgotten.as_us(), *agents_kept as u64] {
         writer.number(number);
     }
     writer.capacities(capacities);
@@ -83,7 +81,7 @@ pub fn decode_head(bytes: &[u8]) -> Result<(ImageHead, SnapshotExtra), BodyError
     let mut reader = Reader::new(bytes);
     let has_slot = reader.flags(HAS_SLOT)? == HAS_SLOT;
     let last_slot = if has_slot { Some(Slot::new(reader.number()?)) } else { None };
-    let (seq, next_token, arrivals) = (reader.number()?, reader.number()?, reader.number()?);
+    let (next_token, arrivals) = (reader.number()?, reader.number()?);
     let (windows_forgotten, agents_kept) = (Time::from_us(reader.number()?), reader.size()?);
     let capacities = reader.capacities()?;
     let document = reader.document()?;
@@ -98,7 +96,7 @@ pub fn decode_head(bytes: &[u8]) -> Result<(ImageHead, SnapshotExtra), BodyError
     })?;
     reader.end()?;
     let head = ImageHead { last_slot, next_token, arrivals, capacities, windows_forgotten, agents_kept };
-    Ok((head, SnapshotExtra { document, pending, seq, sessions, next_session }))
+    Ok((head, SnapshotExtra { document, pending, sessions, next_session }))
 }
 
 /// Writes one chunk of a snapshot: items that [`ItemReader`] reads on their own.
@@ -116,6 +114,11 @@ impl<'o> ItemWriter<'o> {
         }
         writer.count_from(head.next_token, head.arrivals);
         ItemWriter { writer }
+    }
+
+    /// Bytes of what it is written to, so far.
+    pub fn written(&self) -> usize {
+        self.writer.written()
     }
 
     /// Appends one item of the decision core's state.

@@ -31,6 +31,11 @@ pub(crate) struct Told {
 }
 
 impl<'o> Writer<'o> {
+    /// Bytes of what it is written to, so far.
+    pub(super) fn written(&self) -> usize {
+        self.out.len()
+    }
+
     /// Appends to `out`; times count from `base`. About so many intents are expected.
     pub(crate) fn new(out: &'o mut Vec<u8>, base: Time, intents: usize) -> Self {
         let mut keys = FixedMap::default();

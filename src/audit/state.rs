@@ -1,0 +1,256 @@
+//! The state that records make: what a snapshot keeps, and what a restart goes on from.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use super::body::{BodyError, ItemReader, ItemWriter, SnapshotExtra, SnapshotItem, decode_head, encode_head};
+use super::record::{ChangesPart, Record, StoredInput, StoredOp};
+use crate::limits;
+use crate::resolver::{Image, StateDigest};
+use crate::session::coordinator::{Route, SessionChange};
+use crate::types::{Agent, IntentKey, Slot, Time};
+
+/// The whole state of a coordinator after a record.
+#[derive(Debug, Default)]
+pub struct State {
+    image: Image,
+    /// The decision time of the last record's slot.
+    at: Time,
+    /// The rules in force, as the configuration file spells them; empty before the first record.
+    document: Arc<str>,
+    /// Inputs of the last record's slot, from its first change of rules on: they hold from the next.
+    pending: Vec<StoredOp>,
+    sessions: BTreeMap<(Agent, Arc<str>), SessionChange>,
+    next_session: u64,
+    routes: BTreeMap<IntentKey, Route>,
+}
+
+/// Why a record does not continue a state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Discontinuity {
+    /// Its bytes are no body.
+    Body(BodyError),
+    /// Its slot is not after the last one.
+    Order {
+        /// Its slot.
+        slot: Slot,
+    },
+    /// Applied, it makes another state than the coordinator had that wrote it.
+    Digest {
+        /// Its slot.
+        slot: Slot,
+        /// The digest that it holds.
+        recorded: StateDigest,
+        /// The digest of the state that it makes.
+        reached: StateDigest,
+    },
+}
+
+impl fmt::Display for Discontinuity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Discontinuity::Body(error) => error.fmt(f),
+            Discontinuity::Order { slot } => {
+                write!(f, "slot {} does not come after that of the record before", slot.number())
+            }
+            Discontinuity::Digest { slot, recorded, reached } => write!(
+                f,
+                "slot {}: the record's state digest is {recorded}, and the state that it makes has {reached}",
+                slot.number()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Discontinuity {}
+
+impl From<BodyError> for Discontinuity {
+    fn from(error: BodyError) -> Self {
+        Discontinuity::Body(error)
+    }
+}
+
+impl State {
+    /// The decision core's part.
+    pub fn image(&self) -> &Image {
+        &self.image
+    }
+
+    /// The rules in force, as the configuration file spells them; `None` before the first record.
+    pub fn document(&self) -> Option<&Arc<str>> {
+        Some(&self.document).filter(|document| !document.is_empty())
+    }
+
+    /// The rules that the next slot is decided by, as the configuration file spells them.
+    pub fn next_document(&self) -> Option<&Arc<str>> {
+        let pending = self.pending.iter().rev().find_map(|op| match op {
+            StoredOp::Config { document, .. } => Some(document),
+            _ => None,
+        });
+        pending.or(self.document())
+    }
+
+    /// Inputs of the last record's slot that hold from the next slot on.
+    pub fn pending(&self) -> &[StoredOp] {
+        &self.pending
+    }
+
+    /// Every session, as [`SessionChange::Entered`].
+    pub fn sessions(&self) -> impl Iterator<Item = &SessionChange> {
+        self.sessions.values()
+    }
+
+    /// Where news of each intent in force or undecided goes.
+    pub fn routes(&self) -> &BTreeMap<IntentKey, Route> {
+        &self.routes
+    }
+
+    /// Takes the state apart: the decision core's part, and where news of intents goes.
+    pub fn into_parts(self) -> (Image, BTreeMap<IntentKey, Route>) {
+        (self.image, self.routes)
+    }
+
+    /// Goes on by a record. Nothing is decided again: what was decided is applied.
+    ///
+    /// # Errors
+    /// Where it is no record, or not the next one, or makes another state than its digest says; the
+    /// state is of no use then.
+    pub fn apply(&mut self, body: &[u8]) -> Result<Record, Discontinuity> {
+        let (record, changes) = Record::decode(body)?;
+        self.apply_decoded(&record, changes)?;
+        Ok(record)
+    }
+
+    /// As [`State::apply`], for a record that has been decoded already.
+    ///
+    /// # Errors
+    /// Those of [`State::apply`].
+    pub fn apply_decoded(&mut self, record: &Record, changes: ChangesPart<'_>) -> Result<(), Discontinuity> {
+        let image = &self.image;
+        if image.last_slot().is_some_and(|last| record.slot <= last) {
+            return Err(Discontinuity::Order { slot: record.slot });
+        }
+        let changes =
+            changes.decode(record, &|key| image.standing(key).and_then(|it| it.intent()).cloned())?;
+        let reached = self.image.apply(record.slot, record.at, &changes);
+        if reached != record.digest {
+            let (slot, recorded) = (record.slot, record.digest);
+            return Err(Discontinuity::Digest { slot, recorded, reached });
+        }
+        self.at = record.at;
+        self.follow_rules(record);
+        self.follow_sessions(record);
+        for change in &changes.standings {
+            if change.standing.undecided.is_none() && change.standing.grant.is_none() {
+                self.routes.remove(&change.key);
+            }
+        }
+        Ok(())
+    }
+
+    fn follow_rules(&mut self, record: &Record) {
+        if let Some(document) = self.next_document().cloned() {
+            self.document = document;
+        }
+        let ops = record.inputs.iter().filter_map(|input| match input {
+            StoredInput::System { op, .. } => Some(op),
+            StoredInput::Agent { .. } => None,
+        });
+        self.pending = ops.skip_while(|op| !matches!(op, StoredOp::Config { .. })).cloned().collect();
+    }
+
+    fn follow_sessions(&mut self, record: &Record) {
+        for change in &record.notes.sessions {
+            match change {
+                SessionChange::Entered { agent, label, number, .. } => {
+                    self.next_session = self.next_session.max(number.saturating_add(1));
+                    self.sessions.insert((agent.clone(), Arc::clone(label)), change.clone());
+                }
+                SessionChange::Gone { agent, label } => {
+                    self.sessions.remove(&(agent.clone(), Arc::clone(label)));
+                }
+            }
+        }
+        for by in &record.notes.declared {
+            let Some(StoredInput::Agent { agent, op, .. }) = record.inputs.get(by.input) else { continue };
+            let key = IntentKey { agent: agent.clone(), id: op.id() };
+            let new = || Route { label: Arc::clone(&by.label), note: Arc::clone(&by.note) };
+            // The session that declared it first stays the one that hears of it.
+            self.routes.entry(key).or_insert_with(new).note = Arc::clone(&by.note);
+        }
+    }
+
+    /// Writes the state down, in chunks of bounded size, each handed to `write`.
+    ///
+    /// # Errors
+    /// The first of `write`.
+    pub fn write<E>(&self, mut write: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        let head = self.image.head();
+        let extra = SnapshotExtra {
+            document: Arc::clone(&self.document),
+            pending: self.pending.clone(),
+            sessions: self.sessions.values().cloned().collect(),
+            next_session: self.next_session,
+        };
+        let mut chunk = Vec::new();
+        encode_head(&head, &extra, &mut chunk);
+        write(&chunk)?;
+        let state = self.image.items().map(SnapshotItem::State);
+        let routes = self.routes.iter().map(|(key, route)| SnapshotItem::Route(key.clone(), route.clone()));
+        let mut items = state.chain(routes).peekable();
+        while items.peek().is_some() {
+            chunk.clear();
+            let mut writer = ItemWriter::new(&head, self.at, &mut chunk);
+            while writer.written() < limits::SNAPSHOT_CHUNK_MOSTLY
+                && let Some(item) = items.next()
+            {
+                match &item {
+                    SnapshotItem::State(item) => writer.item(item),
+                    SnapshotItem::Route(key, route) => writer.route(key, route),
+                }
+            }
+            write(&chunk)?;
+        }
+        Ok(())
+    }
+
+    /// Reads a state that [`State::write`] wrote, chunk by chunk.
+    ///
+    /// # Errors
+    /// The first of `chunks`, or where one is not what it should be.
+    pub fn read<E: From<BodyError>>(mut chunks: impl Iterator<Item = Result<Vec<u8>, E>>) -> Result<Self, E> {
+        let first = chunks.next().transpose()?.unwrap_or_default();
+        let (head, extra) = decode_head(&first)?;
+        let mut routes = BTreeMap::new();
+        let items = chunks.flat_map(|chunk| read_chunk(chunk).unwrap_or_else(|error| vec![Err(error)]));
+        let image = Image::from_parts(
+            head,
+            items.filter_map(|item| match item {
+                Ok(SnapshotItem::State(item)) => Some(Ok(item)),
+                Ok(SnapshotItem::Route(key, route)) => {
+                    routes.insert(key, route);
+                    None
+                }
+                Err(error) => Some(Err(error)),
+            }),
+        )?;
+        let SnapshotExtra { document, pending, sessions, next_session } = extra;
+        let mut state = State { image, document, pending, next_session, routes, ..State::default() };
+        for change in sessions {
+            let (SessionChange::Entered { agent, label, .. } | SessionChange::Gone { agent, label }) =
+                &change;
+            state.sessions.insert((agent.clone(), Arc::clone(label)), change.clone());
+        }
+        Ok(state)
+    }
+}
+
+/// One chunk's items: a chunk is bounded, so they are too.
+type Items<E> = Vec<Result<SnapshotItem, E>>;
+
+fn read_chunk<E: From<BodyError>>(chunk: Result<Vec<u8>, E>) -> Result<Items<E>, E> {
+    let chunk = chunk?;
+    let reader = ItemReader::new(&chunk)?;
+    Ok(reader.map(|item| item.map_err(E::from)).collect())
+}
