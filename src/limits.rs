@@ -173,6 +173,10 @@ pub const RULES_DOCUMENT_BYTES: usize = 4 * CONFIG_BYTES;
 /// years of grants.
 pub const NEXT_TOKEN: u64 = u64::MAX - u32::MAX as u64;
 
+/// Tokens that are set aside at once where records are not synced slot by slot: as many are left out
+/// after a crash.
+pub const TOKENS_RESERVED: u64 = 1 << 20;
+
 /// Bytes of one record's body in the audit log: a full slot of the largest declarations, and the
 /// decisions about them. Below the 2^32 - 1 bits within which a checksum places a single flipped bit.
 pub const RECORD_BYTES: usize = 384 << 20;

@@ -47,6 +47,13 @@ impl fmt::Debug for ChainHash {
     }
 }
 
+/// The hash by which records name a configuration: SHA-256 of its rules' text.
+pub fn config_hash(document: &str) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    bytes.copy_from_slice(ring::digest::digest(&SHA256, document.as_bytes()).as_ref());
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::ChainHash;

@@ -17,7 +17,7 @@ mod state;
 mod tail;
 
 pub use body::{BodyError, ItemReader, ItemWriter, SnapshotExtra, SnapshotItem, decode_head, encode_head};
-pub use chain::ChainHash;
+pub use chain::{ChainHash, config_hash};
 pub use frame::{
     FRAME_HEAD_BYTES, FrameReader, Framed, STAMP_BYTES, Source, Stamp, write_frame, write_record,
 };
@@ -25,7 +25,7 @@ pub use journal::{Appended, Journal, NoJournal, SlotEntry};
 pub use record::{ChangesPart, RULES_VERSION, Record, StoredInput, StoredOp, encode};
 pub use scan::{Damage, End, Entry, Expected, Link, Place, Scanner, Step, What};
 pub use segment::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader};
-pub use state::{Discontinuity, State};
+pub use state::{Discontinuity, Follower, State};
 
 #[cfg(test)]
 mod frame_tests;

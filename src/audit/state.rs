@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::body::{BodyError, ItemReader, ItemWriter, SnapshotExtra, SnapshotItem, decode_head, encode_head};
 use super::record::{ChangesPart, Record, StoredInput, StoredOp};
 use crate::limits;
-use crate::resolver::{Image, StateDigest};
+use crate::resolver::{Image, ImageHead, ImageItem, StateDigest};
 use crate::session::coordinator::{Route, SessionChange};
 use crate::types::{Agent, IntentKey, Slot, Time};
 
@@ -214,43 +214,71 @@ impl State {
         }
         Ok(())
     }
+}
 
-    /// Reads a state that [`State::write`] wrote, chunk by chunk.
+/// Makes the state that a log holds, piece by piece: a snapshot's chunks, then records.
+#[derive(Debug, Default)]
+pub struct Follower {
+    snapshot: Option<SnapshotParts>,
+    state: State,
+}
+
+/// What has been read of a snapshot.
+#[derive(Debug)]
+struct SnapshotParts {
+    head: ImageHead,
+    extra: SnapshotExtra,
+    items: Vec<ImageItem>,
+    routes: Vec<(IntentKey, Route)>,
+}
+
+impl Follower {
+    /// Takes the next chunk of a snapshot that [`State::write`] wrote.
     ///
     /// # Errors
-    /// The first of `chunks`, or where one is not what it should be.
-    pub fn read<E: From<BodyError>>(mut chunks: impl Iterator<Item = Result<Vec<u8>, E>>) -> Result<Self, E> {
-        let first = chunks.next().transpose()?.unwrap_or_default();
-        let (head, extra) = decode_head(&first)?;
-        let mut routes = BTreeMap::new();
-        let items = chunks.flat_map(|chunk| read_chunk(chunk).unwrap_or_else(|error| vec![Err(error)]));
-        let image = Image::from_parts(
-            head,
-            items.filter_map(|item| match item {
-                Ok(SnapshotItem::State(item)) => Some(Ok(item)),
-                Ok(SnapshotItem::Route(key, route)) => {
-                    routes.insert(key, route);
-                    None
-                }
-                Err(error) => Some(Err(error)),
-            }),
-        )?;
+    /// Where it is none.
+    pub fn chunk(&mut self, bytes: &[u8]) -> Result<(), BodyError> {
+        let Some(parts) = &mut self.snapshot else {
+            let (head, extra) = decode_head(bytes)?;
+            self.snapshot = Some(SnapshotParts { head, extra, items: Vec::new(), routes: Vec::new() });
+            return Ok(());
+        };
+        for item in ItemReader::new(bytes)? {
+            match item? {
+                SnapshotItem::State(item) => parts.items.push(item),
+                SnapshotItem::Route(key, route) => parts.routes.push((key, route)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the next record.
+    ///
+    /// # Errors
+    /// Those of [`State::apply`].
+    pub fn record(&mut self, body: &[u8]) -> Result<Record, Discontinuity> {
+        self.settle();
+        self.state.apply(body)
+    }
+
+    /// The state after all that it took.
+    pub fn finish(mut self) -> State {
+        self.settle();
+        self.state
+    }
+
+    /// The snapshot is complete.
+    fn settle(&mut self) {
+        let Some(SnapshotParts { head, extra, items, routes }) = self.snapshot.take() else { return };
         let SnapshotExtra { document, pending, sessions, next_session } = extra;
-        let mut state = State { image, document, pending, next_session, routes, ..State::default() };
+        let at = Time::ZERO; // the next record tells
+        let image = Image::from_parts(head, items.into_iter());
+        let routes = routes.into_iter().collect();
+        self.state = State { image, at, document, pending, sessions: BTreeMap::new(), next_session, routes };
         for change in sessions {
             let (SessionChange::Entered { agent, label, .. } | SessionChange::Gone { agent, label }) =
                 &change;
-            state.sessions.insert((agent.clone(), Arc::clone(label)), change.clone());
+            self.state.sessions.insert((agent.clone(), Arc::clone(label)), change.clone());
         }
-        Ok(state)
     }
-}
-
-/// One chunk's items: a chunk is bounded, so they are too.
-type Items<E> = Vec<Result<SnapshotItem, E>>;
-
-fn read_chunk<E: From<BodyError>>(chunk: Result<Vec<u8>, E>) -> Result<Items<E>, E> {
-    let chunk = chunk?;
-    let reader = ItemReader::new(&chunk)?;
-    Ok(reader.map(|item| item.map_err(E::from)).collect())
 }

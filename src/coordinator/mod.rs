@@ -24,6 +24,7 @@ mod hub;
 mod intake;
 mod listing;
 mod observer;
+mod recovery;
 mod running;
 mod slot_loop;
 
@@ -37,6 +38,7 @@ use std::sync::atomic::AtomicU64;
 pub use health::Health;
 pub use observer::{Departure, Observer, Punctuality, SlotReport};
 use quinn::{Endpoint, Incoming};
+pub use recovery::{RecoveryError, Report, Restart, StartFrom, recover, rules_of};
 pub use running::Running;
 use rustls::pki_types::CertificateDer;
 use tokio::sync::{Semaphore, watch};

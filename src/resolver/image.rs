@@ -189,18 +189,12 @@ impl Image {
     }
 
     /// The image whose parts these are.
-    ///
-    /// # Errors
-    /// The first error of `items`.
-    pub fn from_parts<E>(
-        head: ImageHead,
-        items: impl Iterator<Item = Result<ImageItem, E>>,
-    ) -> Result<Self, E> {
+    pub fn from_parts(head: ImageHead, items: impl Iterator<Item = ImageItem>) -> Self {
         let ImageHead { last_slot, next_token, arrivals, capacities, windows_forgotten, agents_kept } = head;
         let mut image = Image { last_slot, next_token, arrivals, ..Image::default() };
         let (mut standings, mut targets, mut held) = (Vec::new(), Vec::new(), Vec::new());
         for item in items {
-            match item? {
+            match item {
                 ImageItem::Standing(key, standing) => {
                     let hash = hash_of(&key, &standing);
                     standings.push((key, Item { standing, hash }));
@@ -218,7 +212,7 @@ impl Image {
         if image.last_slot.is_some() {
             image.count();
         }
-        Ok(image)
+        image
     }
 }
 

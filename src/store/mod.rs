@@ -16,6 +16,7 @@
 mod archive;
 mod disk;
 mod error;
+mod journal;
 mod layout;
 mod log;
 mod open;
@@ -27,6 +28,8 @@ mod upkeep;
 pub use archive::{Archive, Item, Read, Rejection, Tail, Upto, Visit};
 pub use disk::{Access, Disk, DiskFile, Listed, RealDisk};
 pub use error::{Fault, OpenError};
+pub(crate) use journal::follow;
+pub use journal::{FileJournal, make_snapshot};
 pub use log::{Durability, Log, Options, UpkeepBy};
 pub use open::{Begin, Recovered, TornTail};
 pub use snapshot::{Position, SnapshotWriter};

@@ -54,11 +54,11 @@ pub(crate) fn through_a_snapshot(image: &Image, at: Time) -> Image {
     let items =
         chunks.iter().flat_map(|chunk| ItemReader::new(chunk).unwrap_or_else(|wrong| panic!("{wrong}")));
     let items = items.filter_map(|item| match item {
-        Ok(SnapshotItem::State(item)) => Some(Ok(item)),
+        Ok(SnapshotItem::State(item)) => Some(item),
         Ok(SnapshotItem::Route(..)) => None,
-        Err(wrong) => Some(Err(wrong)),
+        Err(wrong) => panic!("{wrong}"),
     });
-    Image::from_parts(read.0, items).unwrap_or_else(|wrong| panic!("{wrong}"))
+    Image::from_parts(read.0, items)
 }
 
 fn chunk(head: &preclaim::resolver::ImageHead, at: Time, items: &[ImageItem]) -> Vec<u8> {

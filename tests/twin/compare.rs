@@ -1,7 +1,6 @@
 //! Drives the twin and the real resolver through one trace, slot by slot.
 
 use std::any::Any;
-use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use preclaim::resolver::invariants::{Breach, InvariantCheck, tables_agree};
@@ -197,8 +196,7 @@ impl Real {
 }
 
 fn copy(image: &Image) -> Image {
-    let items = image.items().map(Ok::<_, Infallible>);
-    Image::from_parts(image.head(), items).unwrap_or_else(|never| match never {})
+    Image::from_parts(image.head(), image.items())
 }
 
 #[cfg(feature = "daemon")]

@@ -1,0 +1,219 @@
+//! From a state directory to a coordinator that goes on where the last one stopped.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use super::Recovered;
+use crate::audit::{Follower, State};
+use crate::config::{Config, ConfigError, Durability, StateConfig, show_duration};
+use crate::resolver::{Resolver, Rules, RulesChange, SystemOp};
+use crate::store::{self, Begin, Disk, FileJournal, Log, OpenError, Options, TornTail, UpkeepBy};
+use crate::types::{Slot, Time};
+
+/// Whether there is a state already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartFrom {
+    /// There is, and it goes on.
+    State,
+    /// There is none: the directory is empty, and tokens begin at this one.
+    Nothing {
+        /// The first token.
+        token_floor: u64,
+    },
+}
+
+/// A coordinator's state as it was found, and all that it takes to go on from it.
+#[derive(Debug)]
+pub struct Restart {
+    /// For the coordinator's configuration.
+    pub recovered: Recovered,
+    /// Where records go.
+    pub journal: FileJournal,
+    /// The clock's first reading is this or later: no slot is decided twice.
+    pub clock_floor: Time,
+    /// What was found, for people.
+    pub report: Report,
+}
+
+/// What was found in a state directory.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The last slot of which there is a record.
+    pub last_slot: Option<Slot>,
+    /// Records read.
+    pub records: u64,
+    /// Grants in force after the last record.
+    pub grants: usize,
+    /// Intents undecided after the last record.
+    pub undecided: usize,
+    /// What a write that was not finished had left, now cut off.
+    pub torn: Option<TornTail>,
+    /// Snapshots that were damaged and passed over, and why.
+    pub passed_over: Vec<(String, String)>,
+}
+
+/// Why a coordinator cannot go on from a state directory.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RecoveryError {
+    /// The directory cannot be used as it is.
+    Open(OpenError),
+    /// The rules in a record are no configuration that this version reads.
+    Rules(ConfigError),
+    /// The slot length is a coordinator's for life.
+    SlotLength {
+        /// As configured.
+        configured: String,
+        /// As recorded.
+        recorded: String,
+    },
+    /// A thread could not be started.
+    Thread(io::Error),
+}
+
+impl fmt::Display for RecoveryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RecoveryError::Open(error) => error.fmt(f),
+            RecoveryError::Rules(error) => {
+                write!(f, "the audit log holds rules that cannot be read: {error}")
+            }
+            RecoveryError::SlotLength { configured, recorded } => write!(
+                f,
+                "slot.length is {configured}, and {recorded} in the audit log: it is a coordinator's for life\n  \
+                 do      configure {recorded}, or begin anew in an empty state directory"
+            ),
+            RecoveryError::Thread(error) => write!(f, "a thread cannot be started: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for RecoveryError {}
+
+impl From<OpenError> for RecoveryError {
+    fn from(error: OpenError) -> Self {
+        RecoveryError::Open(error)
+    }
+}
+
+impl From<ConfigError> for RecoveryError {
+    fn from(error: ConfigError) -> Self {
+        RecoveryError::Rules(error)
+    }
+}
+
+/// The rules that a text of the audit log spells.
+///
+/// # Errors
+/// Where this version cannot read them.
+pub fn rules_of(document: &str) -> Result<Rules, ConfigError> {
+    Config::parse("the rules in the audit log", document).map(|config| config.rules)
+}
+
+/// Reads the state directory on `disk` and makes ready to go on, under the rules of `config`. `wall`
+/// is the wall clock's time.
+///
+/// # Errors
+/// [`RecoveryError`]; then nothing in the directory has changed, unless the disk failed.
+pub fn recover(
+    disk: Arc<dyn Disk>,
+    config: &Config,
+    settings: &StateConfig,
+    from: StartFrom,
+    wall: Time,
+) -> Result<Restart, RecoveryError> {
+    let options = options(settings);
+    let begin = match from {
+        StartFrom::State => Begin::GoOn,
+        StartFrom::Nothing { .. } => Begin::New(drawn_id()),
+    };
+    let mut follower = Follower::default();
+    let mut records = 0;
+    let (log, found) = Log::open(disk, options, begin, &mut |item| {
+        records += u64::from(matches!(item, store::Item::Record(..)));
+        store::follow(&mut follower, item)
+    })?;
+    let state = follower.finish();
+    let length = config.rules.length;
+    let rules = match state.document() {
+        Some(document) => rules_of(document)?,
+        None => Rules { length, ..Rules::default() },
+    };
+    if rules.length != length {
+        let (configured, recorded) = (show_duration(length), show_duration(rules.length));
+        return Err(RecoveryError::SlotLength { configured, recorded });
+    }
+    let token_floor = match from {
+        StartFrom::State => 1,
+        StartFrom::Nothing { token_floor } => token_floor,
+    };
+    let next_token = state.image().next_token().max(found.reserve.unwrap_or(1)).max(token_floor);
+    let mut boot_ops = vec![SystemOp::Restart { next_token }];
+    boot_ops.extend(change_of_rules(&state, config)?);
+    let last_slot = state.image().last_slot();
+    let boot_slot = boot_slot(last_slot, Slot::of(wall, length));
+    let text = |document: Option<&Arc<str>>| document.map_or("", |it| it).to_owned();
+    let (document, next_document) = (text(state.document()), text(state.next_document()));
+    let journal = FileJournal::new(log, options.durability, found.base, &document, &next_document);
+    let journal = journal.map_err(RecoveryError::Thread)?;
+    let pending = state.pending().iter().map(|op| op.to_op(rules_of)).collect::<Result<Vec<_>, _>>()?;
+    let sessions = state.sessions().cloned().collect();
+    let (image, routes) = state.into_parts();
+    let resolver = Resolver::from_image(image, rules, &pending).reporting_changes();
+    let report = Report {
+        last_slot,
+        records,
+        grants: resolver.grants().count(),
+        undecided: resolver.undecided().count(),
+        torn: found.torn,
+        passed_over: found.passed_over,
+    };
+    let routes = Box::new(move |key: &_| routes.get(key).cloned());
+    let state = found.state_id;
+    let recovered = Recovered { resolver, sessions, routes, state, boot_slot, boot_ops };
+    Ok(Restart { recovered, journal, clock_floor: boot_slot.decided_at(length), report })
+}
+
+/// The slot in which a coordinator starts: the last that is over, or the first after the last decided
+/// one where that is later; the clock starts at its end.
+fn boot_slot(last: Option<Slot>, open: Slot) -> Slot {
+    let over = Slot::new(open.number().saturating_sub(1));
+    last.map_or(over, |last| over.max(last.next()))
+}
+
+/// The input that brings the configured rules, where they are not those in the log. A table of
+/// resources that is the same leaves the capacities alone that were set at run time.
+fn change_of_rules(state: &State, config: &Config) -> Result<Option<SystemOp>, ConfigError> {
+    let document: Arc<str> = config.rules_document().into();
+    let before = match state.next_document() {
+        Some(before) if *before == document => return Ok(None),
+        Some(before) => Some(rules_of(before)?),
+        None => None,
+    };
+    let rules = config.rules.clone();
+    let is_same_table = before.is_some_and(|before| before.resources == rules.resources);
+    let resources = (!is_same_table).then(|| rules.resources.clone());
+    Ok(Some(SystemOp::Config(Box::new(RulesChange { rules, resources, document }))))
+}
+
+fn options(settings: &StateConfig) -> Options {
+    Options {
+        durability: match settings.durability {
+            Durability::Slot => store::Durability::Slot,
+            Durability::Interval(most) => store::Durability::Interval(most),
+            Durability::None => store::Durability::None,
+        },
+        segment_bytes: settings.segment_bytes,
+        compress: settings.compress,
+        keep_for: settings.keep_for,
+        keep_bytes: settings.keep_bytes,
+        upkeep: UpkeepBy::Thread,
+    }
+}
+
+/// The standard library seeds its maps from the system's source of randomness.
+fn drawn_id() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}
