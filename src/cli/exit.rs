@@ -58,7 +58,7 @@ Exit codes of every command:
   22  version mismatch
   23  overloaded; the message says when to come back
   30  configuration invalid
-  40  the audit log is damaged or differs (reserved: there is none yet)
+  40  the audit log is damaged or differs
   99  a threshold failed (bench --fail 'p99>12ms')";
 
 /// What the exit codes mean

@@ -8,14 +8,19 @@ use std::sync::Arc;
 use super::signal::Stop;
 use super::{ExitCode, output};
 use crate::audit::NoJournal;
-use crate::config::{Config, TlsFiles};
-use crate::coordinator::{BindError, Coordinator, CoordinatorConfig, CoordinatorError, Identity, Open};
+use crate::clock::{Clock, SystemClock};
+use crate::config::{Config, Durability, StateConfig, TlsFiles, show_duration};
+use crate::coordinator::{
+    self, BindError, Coordinator, CoordinatorConfig, CoordinatorError, Identity, Open, RecoveryError, Report,
+    Restart, StartFrom,
+};
+use crate::store::{self, OpenError, RealDisk};
 use crate::types::Time;
 
 const EXAMPLE: &str = "\
 Example:
-  $ preclaim config init > preclaim.toml      # then name your certificate in [tls]
-  $ preclaim serve --config preclaim.toml
+  $ preclaim config init > preclaim.toml      # then name your certificate in [tls], a directory in [state]
+  $ preclaim serve --config preclaim.toml --new     # the first time; from then on without --new
   listening on 127.0.0.1:7411 (QUIC), slots of 10ms
 
 The certificate is the coordinator's own, not a CA's. One to try it with, which clients trust
@@ -37,9 +42,27 @@ pub(super) struct Args {
     /// ends the coordinator
     #[arg(long)]
     check_invariants: bool,
+    /// Begin in an empty state directory. Only where no agent ever had a token: they begin at 1
+    #[arg(long)]
+    new: bool,
+    /// Begin in an empty state directory, with tokens from N on: where one was lost, a number above all
+    /// that were given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=crate::limits::NEXT_TOKEN))]
+    token_floor: Option<u64>,
+}
+
+impl Args {
+    fn start_from(&self) -> StartFrom {
+        match (self.token_floor, self.new) {
+            (Some(token_floor), _) => StartFrom::Nothing { token_floor },
+            (None, true) => StartFrom::Nothing { token_floor: 1 },
+            (None, false) => StartFrom::State,
+        }
+    }
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {
+    output::start_log();
     let config = match Config::load(&args.config) {
         Ok(config) => config,
         Err(error) => {
@@ -52,11 +75,83 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Some(Err(why)) => return unusable(&args.config, &why),
         None => return unusable(&args.config, "[tls] with cert and key is needed: it names their files"),
     };
-    let length = crate::config::show_duration(config.rules.length);
-    let config = coordinator_config(config, identity, args.check_invariants);
+    let Some(state) = config.state.clone() else {
+        return unusable(&args.config, "[state] with dir is needed: there the audit log is kept");
+    };
+    let restart = match restart(&config, &state, args.start_from()) {
+        Ok(restart) => restart,
+        Err(error) => {
+            output::complain(&error);
+            return code_of(&error);
+        }
+    };
+    let length = show_duration(config.rules.length);
+    let kept = tell_kept(&state, &restart.report);
+    let mut config = coordinator_config(config, identity, args.check_invariants);
+    config.clock = Arc::new(SystemClock::start(restart.clock_floor));
+    config.journal = Box::new(restart.journal);
+    config.recovered = Some(restart.recovered);
     run_coordinator(config, |coordinator| {
-        output::talk(format_args!("listening on {} (QUIC), slots of {length}", coordinator.local_addr()));
+        let addr = coordinator.local_addr();
+        output::talk(format_args!("listening on {addr} (QUIC), slots of {length}\n{kept}"));
     })
+}
+
+fn restart(config: &Config, state: &StateConfig, from: StartFrom) -> Result<Restart, RecoveryError> {
+    let disk = match from {
+        StartFrom::State => Ok(RealDisk::new(&state.dir)),
+        StartFrom::Nothing { .. } => RealDisk::create(&state.dir),
+    };
+    let fault = |error| store::Fault { doing: "create", file: state.dir.display().to_string(), error };
+    let disk = Arc::new(disk.map_err(|error| OpenError::Disk(fault(error)))?);
+    coordinator::recover(disk, config, state, from, SystemClock::start(Time::ZERO).now())
+}
+
+/// What was found, and what a crash may forget from here on.
+fn tell_kept(state: &StateConfig, report: &Report) -> String {
+    for (file, why) in &report.passed_over {
+        output::complain(format_args!("{file}: {why}; an older snapshot and the log stand in for it"));
+    }
+    if let Some(torn) = &report.torn {
+        output::complain(format_args!(
+            "{}, offset {}: a write of {} bytes was not finished, and is cut off; nothing of it was ever sent",
+            torn.file, torn.offset, torn.bytes
+        ));
+    }
+    let found = match report.last_slot {
+        None => "a new state".to_owned(),
+        Some(slot) => format!(
+            "{} records after the last snapshot, up to slot {}: {} grants in force, {} intents undecided",
+            report.records,
+            slot.number(),
+            report.grants,
+            report.undecided
+        ),
+    };
+    let forgets = match state.durability {
+        Durability::Slot => "no decision is sent before it is on disk".to_owned(),
+        Durability::Interval(most) => {
+            format!("a crash of this machine may forget the last {}", show_duration(most))
+        }
+        Durability::None => "a crash of this machine may forget the last minute".to_owned(),
+    };
+    format!("state in {}: {found}\n{forgets}", state.dir.display())
+}
+
+fn code_of(error: &RecoveryError) -> ExitCode {
+    match error {
+        RecoveryError::Open(OpenError::Locked { .. } | OpenError::Disk(_)) | RecoveryError::Thread(_) => {
+            ExitCode::Failure
+        }
+        RecoveryError::Open(
+            OpenError::Empty { .. }
+            | OpenError::NotEmpty { .. }
+            | OpenError::Foreign { .. }
+            | OpenError::Newer { .. },
+        )
+        | RecoveryError::SlotLength { .. } => ExitCode::Configuration,
+        _ => ExitCode::AuditDiffers,
+    }
 }
 
 fn unusable(config: &Path, why: &str) -> ExitCode {
