@@ -99,6 +99,9 @@ pub(super) fn run(args: &Args) -> ExitCode {
 
 fn restart(config: &Config, state: &StateConfig, from: StartFrom) -> Result<Restart, RecoveryError> {
     let disk = match from {
+        StartFrom::State if !state.dir.exists() => {
+            return Err(OpenError::Empty { place: state.dir.display().to_string() }.into());
+        }
         StartFrom::State => Ok(RealDisk::new(&state.dir)),
         StartFrom::Nothing { .. } => RealDisk::create(&state.dir),
     };
