@@ -92,9 +92,16 @@ fn serve_takes_its_certificate_from_files_and_tells_agents_when_it_stops() {
     let (cert, key, config) = (dir.join("cert.pem"), dir.join("key.pem"), dir.join("preclaim.toml"));
     std::fs::write(&cert, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    let text = format!("[listen]\naddr = \"127.0.0.1:0\"\n[tls]\ncert = {cert:?}\nkey = {key:?}\n");
+    let state = dir.join("state");
+    let text = format!(
+        "[listen]\naddr = \"127.0.0.1:0\"\n[tls]\ncert = {cert:?}\nkey = {key:?}\n\
+         [state]\ndir = {state:?}\nsegment_size = \"1MiB\"\n"
+    );
     std::fs::write(&config, text).unwrap();
-    let mut daemon = Daemon::start(&["serve", "--config", config.to_str().unwrap()]);
+    let (status, said) = Daemon::start(&["serve", "--config", config.to_str().unwrap()]).end();
+    assert_eq!(status.code(), Some(30), "tokens that were given before would be given again: {said}");
+    assert!(said.contains("--new"), "{said}");
+    let mut daemon = Daemon::start(&["serve", "--config", config.to_str().unwrap(), "--new"]);
     let addr = daemon.addr().parse().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
