@@ -220,6 +220,15 @@ fn every_flipped_bit_in_what_was_written_is_damage_at_its_frame() {
 }
 
 #[test]
+fn a_record_that_follows_is_seen_where_it_ends_in_zeros() {
+    let segment = written(&[vec![], vec![0; 849], vec![]], Synced::Each, 0);
+    let mut bytes = segment.bytes.clone();
+    bytes[segment.starts[1] + 4] ^= 0x55;
+    let offset = segment.starts[1] as u64;
+    assert_eq!(scan(&bytes, Place::Last), (1, End::Damaged(Damage { offset, what: What::Checksum })));
+}
+
+#[test]
 fn a_bit_flipped_after_the_end_takes_no_record_away() {
     let segment = written(&bodies(), Synced::Each, 600);
     for bit in segment.end * 8..segment.bytes.len() * 8 {
@@ -331,6 +340,9 @@ enum Fault {
 
 fn apply(fault: &Fault, segment: &mut Written, unsynced: usize) {
     let length = segment.bytes.len();
+    if length == 0 {
+        return;
+    }
     match fault {
         Fault::Cut(at) => segment.bytes.truncate(at.index(length)),
         Fault::Flip(at) => {
@@ -374,7 +386,7 @@ fn some_fault() -> impl Strategy<Value = Fault> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
     fn the_scanner_and_its_twin_agree_on_every_fault(

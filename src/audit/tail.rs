@@ -58,8 +58,8 @@ pub(super) fn last_byte(bytes: &[u8]) -> usize {
 /// Whether a whole record stands anywhere in `rest` that was written when record `next` was on disk.
 pub(super) fn has_record_that_follows(rest: &[u8], next: u64) -> bool {
     let mut checks = rest.len().saturating_mul(CHECKS_OF_A_BYTE);
-    let end = last_byte(rest);
-    for at in 1..end.saturating_sub(FRAME_HEAD_BYTES + STAMP_BYTES - 1) {
+    // A record may end in zeros, and starts with none.
+    for at in 1..last_byte(rest) {
         let Some(content) = may_follow(&rest[at..], at, next) else { continue };
         // Rather a question too many than a record lost in silence.
         let Some(left) = checks.checked_sub(content) else { return true };
