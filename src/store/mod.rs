@@ -8,10 +8,10 @@
 //!
 //! A sync of bytes written over zeros that are on disk writes those bytes; after a file has grown, or
 //! over space that was only set aside (`fallocate`), it writes the file's metadata as well. Appends of
-//! 16 KiB with a sync each, against those to a growing file, take half to two thirds of the time in the
-//! median; set-aside space takes as long as a growing file or longer, and has the worst tail. So a thread
-//! fills the next segment while the current one is written. `cargo bench --bench store` measures the
-//! three on the machine at hand.
+//! 16 KiB with a sync each take half to six tenths of the time, in the median, of those to a growing
+//! file, and those to space that was set aside seven to nine tenths; the log's own append takes a tenth
+//! to a fifth more than the bare write and sync. So a thread fills the next segment while the current one
+//! is written. `cargo bench --bench store` measures all of them on the machine at hand.
 
 mod archive;
 mod disk;
