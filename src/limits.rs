@@ -165,9 +165,9 @@ pub const TRACE_SLOT_BYTES: usize = 256 << 20;
 pub const RECORD_ITEMS: usize = 1 << 24;
 /// Bytes of a text in a record whose own room bounds it closer: a field's name, a reason, a label.
 pub const RECORD_TEXT_BYTES: usize = 1 << 16;
-/// Bytes of a configuration's rules in a record: it spells out what a file of [`CONFIG_BYTES`] may say
-/// more shortly.
-pub const RULES_DOCUMENT_BYTES: usize = 4 * CONFIG_BYTES;
+/// Bytes of a configuration's rules in a record: all that a file of [`CONFIG_BYTES`] may say, each key on
+/// a line of its own, and the smallest ratio, six bytes in a file, with all its zeros.
+pub const RULES_DOCUMENT_BYTES: usize = 12 * CONFIG_BYTES;
 
 /// The highest token with which a restart may go on: tokens never repeat, and four billion more are
 /// years of grants.

@@ -132,3 +132,89 @@ impl Claim {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{RawClaim, RawExpect, RawIntent, RawMode, RawTarget};
+
+    fn valid(target: RawTarget) -> (RawIntent, Intent) {
+        let claim = RawClaim { target, mode: RawMode::Shared, offset: 0, duration: 5 };
+        let raw = RawIntent { id: 1, claims: vec![claim.clone(), claim], ..RawIntent::default() };
+        let intent = raw.parse().unwrap();
+        (raw, intent)
+    }
+
+    type Spoiler = Box<dyn Fn(&mut RawIntent)>;
+
+    #[test]
+    fn a_check_finds_what_parsing_finds() {
+        let claims =
+            |change: fn(&mut RawClaim)| move |raw: &mut RawIntent| change(raw.claims.last_mut().unwrap());
+        let read = |raw: &mut RawIntent| raw.expects = vec![RawExpect { path: "p".into(), as_of: 3 }; 16];
+        let spoilers: Vec<Spoiler> = vec![
+            Box::new(|raw| raw.claims.clear()),
+            Box::new(|raw| raw.claims = vec![raw.claims[0].clone(); limits::CLAIMS]),
+            Box::new(|raw| raw.claims = vec![raw.claims[0].clone(); limits::CLAIMS + 1]),
+            Box::new(claims(|claim| claim.mode = RawMode::Units(0))),
+            Box::new(claims(|claim| claim.mode = RawMode::Units(1))),
+            Box::new(claims(|claim| claim.duration = 0)),
+            Box::new(read),
+            Box::new(move |raw| {
+                read(raw);
+                raw.expects.push(raw.expects[0].clone());
+            }),
+            Box::new(move |raw| {
+                read(raw);
+                raw.start = Some(0);
+            }),
+            Box::new(move |raw| {
+                read(raw);
+                raw.slack = 1;
+            }),
+            Box::new(move |raw| {
+                read(raw);
+                raw.wait = 1;
+            }),
+            Box::new(|raw| raw.urgency = 1.5),
+            Box::new(|raw| raw.safety_margin = -0.1),
+            Box::new(|raw| raw.social_value = f64::NAN),
+        ];
+        let region = RawTarget::Box { frame: "f".into(), min: vec![0.0; 2], max: vec![1.0; 2] };
+        for target in [RawTarget::Path("p".into()), region] {
+            for spoil in &spoilers {
+                let (mut raw, _) = valid(target.clone());
+                spoil(&mut raw);
+                assert_eq!(of_raw(&raw).check().err(), raw.parse().err());
+            }
+        }
+    }
+
+    /// The intent of the same values, without a look at them.
+    fn of_raw(raw: &RawIntent) -> Intent {
+        let target = raw.claims.first().map(|claim| claim.target.clone());
+        let (_, intent) = valid(target.unwrap_or(RawTarget::Path("p".into())));
+        let claim = |raw: &RawClaim| Claim {
+            mode: match raw.mode {
+                RawMode::Shared => Mode::Shared,
+                RawMode::Exclusive => Mode::Exclusive,
+                RawMode::Units(units) => Mode::Units(units),
+            },
+            duration: Micros::from_us(raw.duration),
+            ..intent.claims[0].clone()
+        };
+        let expect =
+            |raw: &RawExpect| Expect { path: Path::new(&raw.path).unwrap(), as_of: Time::from_us(raw.as_of) };
+        Intent {
+            claims: raw.claims.iter().map(claim).collect(),
+            expects: raw.expects.iter().map(expect).collect(),
+            start: raw.start.map_or(Start::Asap, |at| Start::At(Time::from_us(at))),
+            slack: Micros::from_us(raw.slack),
+            wait: Micros::from_us(raw.wait),
+            urgency: raw.urgency,
+            safety_margin: raw.safety_margin,
+            social_value: raw.social_value,
+            ..intent
+        }
+    }
+}
