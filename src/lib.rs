@@ -27,6 +27,8 @@ pub mod config;
 pub mod coordinator;
 pub mod limits;
 pub mod priority;
+#[cfg(feature = "daemon")]
+pub mod replay;
 pub mod resolver;
 pub mod session;
 pub mod slot;

@@ -195,6 +195,11 @@ pub const SYNC_INTERVAL: Micros = Micros::from_ms(50);
 pub const SYNC_INTERVAL_RANGE: RangeInclusive<Micros> = Micros::from_ms(1)..=Micros::from_secs(60);
 /// Bytes that are read from a file of the audit log at once.
 pub const AUDIT_READ_CHUNK: usize = 256 * 1024;
+/// Looks at the same place of a log in which nothing new has come, before what looks wrong there is
+/// believed: a coordinator may just be writing it.
+pub const AUDIT_READS_AGAIN: u32 = 4;
+/// Records that `audit tail` prints at once: their lines are in memory together.
+pub const AUDIT_TAIL_RECORDS: u32 = 100_000;
 /// Files that a state directory may hold: past it something else writes there.
 pub const AUDIT_FILES: usize = 1 << 20;
 

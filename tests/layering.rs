@@ -17,7 +17,7 @@ const LAYERS: &[&[&str]] = &[
     &["wire", "slot", "session", "audit"],
     // Beside the protocol: it drives all of the above from a seed, and nothing but tests uses it.
     &["sim"],
-    &["clock", "transport", "store", "client", "coordinator", "telemetry", "config", "trace"],
+    &["clock", "transport", "store", "client", "coordinator", "telemetry", "config", "trace", "replay"],
     // A load and its measurement: it drives a coordinator by its clients' wire.
     &["bench"],
     &["cli"],

@@ -182,6 +182,11 @@ impl<S: Source> Window<S> {
         self.offset
     }
 
+    /// Says that the source starts at `offset`; for one of which nothing was read.
+    pub(super) fn start_at(&mut self, offset: u64) {
+        self.offset = offset;
+    }
+
     /// Reads until `count` bytes are there or the source has ended; the bytes that are.
     pub(super) fn fill(&mut self, count: usize) -> Result<&[u8], S::Error> {
         while self.bytes.len() - self.done < count && !self.has_ended {

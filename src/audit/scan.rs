@@ -56,6 +56,13 @@ pub struct Entry<'a> {
     pub chain: ChainHash,
 }
 
+impl Entry<'_> {
+    /// Bytes of its frame.
+    pub fn frame_bytes(&self) -> u64 {
+        (FRAME_HEAD_BYTES + STAMP_BYTES + self.body.len()) as u64
+    }
+}
+
 /// What comes next in a segment.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step<'a> {
@@ -169,6 +176,14 @@ impl<S: Source> Scanner<S> {
         let chain = expected.after.map_or(ChainHash::START, |after| after.chain);
         let seq = expected.after.map(|after| after.seq);
         Scanner { window: Window::new(source), expected, chain, seq, end: None }
+    }
+
+    /// A reader that goes on in the middle of a segment: `source` starts at `offset` of it, where a
+    /// record ends that `expected.after` is.
+    pub fn resume(source: S, expected: Expected, offset: u64) -> Self {
+        let mut scanner = Scanner::new(source, expected);
+        scanner.window.start_at(offset);
+        scanner
     }
 
     /// The last record that was read, or what the segment's records follow. `None` where nothing says

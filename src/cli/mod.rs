@@ -5,6 +5,7 @@
 //! to standard error, and every command ends with a code of [`exit::ExitCode`]. No command decides
 //! anything itself.
 
+mod audit;
 mod bench;
 mod claims;
 mod complaint;
@@ -59,6 +60,7 @@ enum Command {
     Ls(ls::Args),
     Watch(watch::Args),
     Resolve(resolve::Args),
+    Audit(audit::Args),
     Bench(bench::Args),
     Config(config::Args),
     Completion(completion::Args),
@@ -80,6 +82,7 @@ pub fn main() -> ExitCode {
         Command::Ls(args) => ls::run(&args),
         Command::Watch(args) => watch::run(&args),
         Command::Resolve(args) => resolve::run(args),
+        Command::Audit(args) => audit::run(&args),
         Command::Bench(args) => bench::run(args),
         Command::Config(args) => config::run(args),
         Command::Completion(args) => completion::run(args),

@@ -52,6 +52,15 @@ pub struct Read {
     pub tail: Tail,
 }
 
+/// What came of reading a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SnapshotRead {
+    /// All of it was there: the state after this position.
+    Whole(Position),
+    /// It is damaged, and what was given of it does not count. With what is wrong, for people.
+    Damaged(String),
+}
+
 /// The end of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tail {
@@ -98,6 +107,10 @@ impl Archive {
 
     pub(super) fn new(disk: Arc<dyn Disk>, state_id: u64) -> Archive {
         Archive { disk, state_id }
+    }
+
+    pub(super) fn disk(&self) -> &dyn Disk {
+        &*self.disk
     }
 
     /// The state directory's id.
@@ -150,6 +163,35 @@ impl Archive {
         let first = listing.segments.keys().next().copied().unwrap_or(1);
         let after = (first == 1).then_some(Link::START);
         Ok(self.segments(&listing, first, after, Upto::End, visit)?.1)
+    }
+
+    /// Where the directory is, for people.
+    pub fn place(&self) -> String {
+        self.disk.place()
+    }
+
+    /// The name of the file of the snapshot after `segment`.
+    pub fn snapshot_file(segment: u64) -> String {
+        snapshot_name(segment)
+    }
+
+    /// Gives the chunks of the snapshot after `segment` to `take`, and says where that stands.
+    ///
+    /// # Errors
+    /// Where it is not there or cannot be read, or `take` would not have a chunk.
+    pub fn read_snapshot(
+        &self,
+        segment: u64,
+        take: &mut dyn FnMut(&[u8]) -> Result<(), Rejection>,
+    ) -> Result<SnapshotRead, OpenError> {
+        let read = snapshot::read(&*self.disk, self.state_id, segment, &mut |item| match item {
+            Item::Chunk(bytes) => take(bytes),
+            Item::Start(_) | Item::Record(..) => Ok(()),
+        });
+        Ok(match read? {
+            Snapshot::Read(header) => SnapshotRead::Whole(header.position),
+            Snapshot::Damaged(why) => SnapshotRead::Damaged(why),
+        })
     }
 
     /// Writes the snapshot after a closed segment, made from the one after segment `base` (0 for none)
@@ -216,7 +258,7 @@ impl Archive {
     }
 
     /// A gap where segment `number` is missing and a later one is there.
-    fn check_gap(&self, listing: &Listing, number: u64) -> Result<(), OpenError> {
+    pub(super) fn check_gap(&self, listing: &Listing, number: u64) -> Result<(), OpenError> {
         match listing.segments.range(number..).next() {
             None => Ok(()),
             Some(_) => Err(OpenError::Missing { place: self.disk.place(), file: layout::plain_name(number) }),
@@ -224,7 +266,7 @@ impl Archive {
     }
 
     /// Whether a segment has a header.
-    fn is_begun(&self, listing: &Listing, number: u64) -> Result<bool, OpenError> {
+    pub(super) fn is_begun(&self, listing: &Listing, number: u64) -> Result<bool, OpenError> {
         if !listing.segments.contains_key(&number) {
             return Ok(false);
         }
@@ -243,7 +285,12 @@ impl Archive {
 
     /// A segment is on disk before the next one is begun: where that holds anything, this one cannot be
     /// torn.
-    fn check_nothing_follows(&self, listing: &Listing, number: u64, offset: u64) -> Result<(), OpenError> {
+    pub(super) fn check_nothing_follows(
+        &self,
+        listing: &Listing,
+        number: u64,
+        offset: u64,
+    ) -> Result<(), OpenError> {
         if !listing.segments.contains_key(&(number + 1)) {
             return Ok(());
         }
@@ -261,7 +308,7 @@ impl Archive {
     }
 }
 
-fn damaged(file: String, damage: Damage) -> OpenError {
+pub(super) fn damaged(file: String, damage: Damage) -> OpenError {
     match damage.what {
         What::Newer(version) => OpenError::Newer { file, version },
         _ => OpenError::Damaged { file, damage },

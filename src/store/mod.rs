@@ -24,15 +24,17 @@ pub mod sim;
 mod snapshot;
 mod source;
 mod upkeep;
+mod walk;
 
-pub use archive::{Archive, Item, Read, Rejection, Tail, Upto, Visit};
+pub use archive::{Archive, Item, Read, Rejection, SnapshotRead, Tail, Upto, Visit};
 pub use disk::{Access, Disk, DiskFile, Listed, RealDisk};
 pub use error::{Fault, OpenError};
 pub(crate) use journal::follow;
 pub use journal::{FileJournal, make_snapshot};
 pub use log::{Durability, Log, Options, UpkeepBy};
-pub use open::{Begin, Recovered, TornTail};
+pub use open::{Begin, Recovered, TornTail, repair_tail};
 pub use snapshot::{Position, SnapshotWriter};
+pub use walk::{Contents, Found, Take, Walk};
 
 #[cfg(test)]
 mod tests;

@@ -174,6 +174,28 @@ fn clean_up(upkeep: &Upkeep, listing: &Listing, tail: &Tail) -> Result<Option<To
     })
 }
 
+/// Cuts off the torn tail of a log that no coordinator has, and nothing else: only bytes that a write
+/// left which was not finished become zero. Returns once that is on disk; `None` where there is none.
+///
+/// # Errors
+/// Where a coordinator has the directory, the log is damaged or the disk fails. Nothing was changed,
+/// unless the disk failed.
+pub fn repair_tail(disk: &Arc<dyn Disk>) -> Result<Option<TornTail>, OpenError> {
+    let archive = Archive::open(Arc::clone(disk))?;
+    let _lock = lock(&**disk)?;
+    let tail = archive.read(Upto::End, &mut |_| Ok(()))?.tail;
+    let (segment, offset, until) = match tail {
+        Tail { segment, offset, until, .. } if until > offset => (segment, offset, until),
+        Tail { segment, spoiled, .. } if spoiled > 0 => (segment + 1, 0, spoiled),
+        _ => return Ok(None),
+    };
+    let name = plain_name(segment);
+    let file = disk.open(&name, Access::Write).map_err(fault("open", &name))?;
+    blank(&*file, offset, until).map_err(fault("write", &name))?;
+    file.sync().map_err(fault("sync", &name))?;
+    Ok(Some(TornTail { file: name, offset, bytes: until - offset }))
+}
+
 /// Puts zeros where something else stands.
 fn blank(file: &dyn DiskFile, from: u64, until: u64) -> io::Result<()> {
     let zeros = vec![0; AUDIT_READ_CHUNK];

@@ -67,6 +67,12 @@ impl OpenSegment {
     /// The segment `number`: its plain file, or its compressed one; a coordinator that works here may
     /// put the one in the place of the other meanwhile.
     pub(super) fn open(disk: &dyn Disk, number: u64) -> Result<OpenSegment, OpenError> {
+        Self::open_at(disk, number, 0)
+    }
+
+    /// As [`OpenSegment::open`], but a plain file is read from `offset` on; a compressed one starts where
+    /// it starts.
+    pub(super) fn open_at(disk: &dyn Disk, number: u64, offset: u64) -> Result<OpenSegment, OpenError> {
         let name = plain_name(number);
         match disk.open(&name, Access::Read) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::open_packed(disk, number),
@@ -77,7 +83,7 @@ impl OpenSegment {
                     let why = format!("no segment has {bytes} bytes");
                     return Err(OpenError::Unreadable { file: name, why });
                 }
-                Ok(OpenSegment { file: name, source: SegmentSource::Plain(FileSource::new(file, 0)) })
+                Ok(OpenSegment { file: name, source: SegmentSource::Plain(FileSource::new(file, offset)) })
             }
         }
     }

@@ -1,0 +1,162 @@
+//! `preclaim audit tail`: the last records, and those that come.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::super::output::{self, Format, Output};
+use super::super::times::Wall;
+use super::{ExitCode, Place, Problem, words};
+use crate::audit::Record;
+use crate::clock::{Clock, SystemClock};
+use crate::limits::AUDIT_TAIL_RECORDS;
+use crate::replay::Unfit;
+use crate::resolver::Rank;
+use crate::store::{Archive, Found, Rejection, Walk};
+use crate::trace::{write_decision, write_input};
+use crate::types::Time;
+
+const EXAMPLE: &str = "\
+Examples:
+  $ preclaim audit tail /var/lib/preclaim
+  $ preclaim audit tail -n 100 --follow --config preclaim.toml --output json
+
+One line for each record, which is a slot in which something arrived or was decided: slot, time, what
+arrived, and after -> what was decided.";
+
+/// Print the last records, one line each, and go on with those that come
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLE)]
+pub(super) struct Args {
+    #[command(flatten)]
+    place: Place,
+    /// How many records
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10,
+          value_parser = clap::value_parser!(u32).range(0..=AUDIT_TAIL_RECORDS as i64))]
+    records: u32,
+    /// Go on with records as they are written
+    #[arg(short, long)]
+    follow: bool,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// How often a log that is followed is looked at.
+const POLL: Duration = Duration::from_millis(100);
+
+pub(super) fn run(args: &Args) -> Result<ExitCode, Problem> {
+    let archive = args.place.open()?;
+    let format = args.output.format();
+    let (lines, mut walk) = last(&archive, args.records as usize, format)?;
+    for line in lines {
+        output::write(format_args!("{line}\n")).map_err(Problem::Output)?;
+    }
+    if !args.follow {
+        return Ok(ExitCode::Done);
+    }
+    loop {
+        std::thread::sleep(POLL);
+        if walk.has_news()? {
+            walk.read_on(&mut |found| Ok(output::write(format_args!("{}\n", line(&found, format)?))?))?;
+        }
+    }
+}
+
+/// The last lines, and the walk that goes on after them. Segments are read from the last one backwards,
+/// until they hold enough.
+fn last(archive: &Archive, count: usize, format: Format) -> Result<(VecDeque<String>, Walk), Problem> {
+    let segments = archive.contents()?.segments;
+    let mut from = segments.len();
+    loop {
+        from = from.saturating_sub(1);
+        let mut walk = archive.walk(segments.get(from).copied().unwrap_or(1), None);
+        let mut lines = VecDeque::new();
+        walk.read_on(&mut |found| {
+            if lines.len() == count {
+                lines.pop_front();
+            }
+            if count > 0 {
+                lines.push_back(line(&found, format)?);
+            }
+            Ok(())
+        })?;
+        let has_begun = walk.last().is_some();
+        if from == 0 || (has_begun && lines.len() >= count) {
+            return Ok((lines, walk));
+        }
+    }
+}
+
+fn line(found: &Found<'_>, format: Format) -> Result<String, Rejection> {
+    let unfit = |error: crate::audit::BodyError| Unfit {
+        file: found.file.to_owned(),
+        offset: found.entry.offset,
+        why: error.to_string(),
+    };
+    let (record, _) = Record::decode(found.entry.body).map_err(unfit)?;
+    match format {
+        Format::Json => document(&record),
+        Format::Table => {
+            let now = SystemClock::start(Time::ZERO).now();
+            Ok(for_people(&record, &Wall::at(now)))
+        }
+    }
+}
+
+fn for_people(record: &Record, wall: &Wall) -> String {
+    let inputs = record.inputs.iter().map(|input| words::input(input, wall));
+    let decisions = record.decisions.iter().map(|decision| words::decision(decision, wall));
+    let inputs = words::several(inputs, record.inputs.len());
+    let decisions = words::several(decisions, record.decisions.len());
+    let (slot, at) = (record.slot, wall.clock(record.at));
+    format!("{slot}  {at}  {inputs} -> {decisions}", slot = slot.number())
+}
+
+#[derive(Serialize)]
+struct Document {
+    slot: u64,
+    at: Time,
+    rules_version: u16,
+    inputs: Vec<Box<RawValue>>,
+    decisions: Vec<Box<RawValue>>,
+    /// What ordered each decision.
+    ranks: Vec<Option<RankBody>>,
+    digest: String,
+}
+
+#[derive(Serialize)]
+struct RankBody {
+    score: f64,
+    overdue: bool,
+}
+
+impl From<Rank> for RankBody {
+    fn from(Rank { score, is_overdue }: Rank) -> Self {
+        RankBody { score, overdue: is_overdue }
+    }
+}
+
+fn document(record: &Record) -> Result<String, Rejection> {
+    let raw = |bytes: Vec<u8>| Ok(RawValue::from_string(String::from_utf8(bytes)?.trim_end().to_owned())?);
+    let inputs = record.inputs.iter().map(|input| {
+        let mut bytes = Vec::new();
+        write_input(&mut bytes, input)?;
+        raw(bytes)
+    });
+    let decisions = record.decisions.iter().map(|decision| {
+        let mut bytes = Vec::new();
+        write_decision(&mut bytes, record.slot, record.at, decision)?;
+        raw(bytes)
+    });
+    Ok(output::json(&Document {
+        slot: record.slot.number(),
+        at: record.at,
+        rules_version: record.rules_version,
+        inputs: inputs.collect::<Result<_, Rejection>>()?,
+        decisions: decisions.collect::<Result<_, Rejection>>()?,
+        ranks: record.ranks.iter().map(|rank| rank.map(RankBody::from)).collect(),
+        digest: record.digest.to_string(),
+    }))
+}

@@ -1,0 +1,126 @@
+//! Inputs and decisions in a few words, for people.
+
+use super::super::claims::described;
+use super::super::output::harmless;
+use super::super::times::{Wall, length};
+use crate::audit::{StoredInput, StoredOp};
+use crate::resolver::AgentOp;
+use crate::types::{Agent, Blocker, Claim, Decision, Intent, IntentId, IntentKey, RenewDenial, Verdict};
+use crate::wire::{raw_mode, raw_target};
+
+pub(super) fn key(key: &IntentKey) -> String {
+    name(&key.agent, key.id)
+}
+
+fn name(agent: &Agent, id: IntentId) -> String {
+    format!("{}/{id}", harmless(agent.as_str()))
+}
+
+/// What is claimed, and how: `dock/3 (exclusive)`.
+pub(super) fn claim(claim: &Claim) -> String {
+    harmless(&described(&raw_target(&claim.target), raw_mode(claim.mode)))
+}
+
+/// All claims of an intent, the first few spelled.
+pub(super) fn claims(intent: &Intent) -> String {
+    let spelled = intent.claims.iter().map(|it| format!("{} {}", claim(it), length(it.duration)));
+    several(spelled, intent.claims.len())
+}
+
+/// How many of a list are spelled in one line.
+const SPELLED: usize = 4;
+
+/// A list in one line, whose rest is counted.
+pub(super) fn several(items: impl Iterator<Item = String>, count: usize) -> String {
+    let mut text = items.take(SPELLED).collect::<Vec<_>>().join("; ");
+    if count > SPELLED {
+        text.push_str(&format!("; and {} more", count - SPELLED));
+    }
+    text
+}
+
+pub(super) fn input(input: &StoredInput, wall: &Wall) -> String {
+    match input {
+        StoredInput::Agent { agent, op, .. } => format!("{} {}", name(agent, op.id()), asked(op, wall)),
+        StoredInput::System { op, .. } => system(op),
+    }
+}
+
+/// What an agent asks for, after the intent's name.
+pub(super) fn asked(op: &AgentOp, wall: &Wall) -> String {
+    match op {
+        AgentOp::Declare(intent) => format!("declares {}", claims(intent)),
+        AgentOp::Revise(intent) => format!("revises to {}", claims(intent)),
+        AgentOp::Invalid { revision, why, .. } => {
+            let does = if *revision { "revises" } else { "declares" };
+            format!("{does} what is invalid: {}", harmless(&why.field))
+        }
+        AgentOp::Release { .. } => "releases".to_owned(),
+        AgentOp::Renew { until, .. } => format!("renews until {}", wall.clock(*until)),
+    }
+}
+
+fn system(op: &StoredOp) -> String {
+    match op {
+        StoredOp::Capacity { path, capacity } => format!("capacity of {path} is {capacity}"),
+        StoredOp::Release { agent, id, reason } => {
+            format!("{} released by the operator: {}", name(agent, *id), harmless(reason))
+        }
+        StoredOp::Config { .. } => "new rules".to_owned(),
+        StoredOp::Restart { next_token } => format!("restart, tokens from {next_token}"),
+    }
+}
+
+pub(super) fn decision(decision: &Decision, wall: &Wall) -> String {
+    format!("{} {}", key(&decision.key), verdict(&decision.verdict, wall))
+}
+
+/// What was decided, after the intent's name.
+pub(super) fn verdict(verdict: &Verdict, wall: &Wall) -> String {
+    let from_to = |start, end| format!("{} to {}", wall.clock(start), wall.clock(end));
+    match verdict {
+        Verdict::Granted { start, end, token } => format!("granted {}, token {token}", from_to(*start, *end)),
+        Verdict::Moved { start, end, token } => format!("moved to {}, token {token}", from_to(*start, *end)),
+        Verdict::Conflict(conflict) => {
+            let how = match (conflict.deadlock, conflict.is_final) {
+                (true, _) => "deadlock",
+                (false, true) => "conflict",
+                (false, false) => "waits",
+            };
+            let offer = conflict.offer.map(|at| format!(", free from {}", wall.clock(at)));
+            format!("{how}, {}{}", in_the_way(&conflict.blockers), offer.unwrap_or_default())
+        }
+        Verdict::Stale { path, as_of, .. } => {
+            format!("stale: {path} is to be read at {} or later", wall.clock(*as_of))
+        }
+        Verdict::Rejected { reason, field, .. } if field.is_empty() => {
+            format!("rejected: {}", reason.as_str())
+        }
+        Verdict::Rejected { reason, field, .. } => {
+            format!("rejected: {}, {}", reason.as_str(), harmless(field))
+        }
+        Verdict::Released { reason: None } => "released".to_owned(),
+        Verdict::Released { reason: Some(reason) } => {
+            format!("released by the operator: {}", harmless(reason))
+        }
+        Verdict::ReleasedUnknown => "nothing to release".to_owned(),
+        Verdict::Renewed { end } => format!("renewed until {}", wall.clock(*end)),
+        Verdict::RenewDenied(RenewDenial::Unknown) => "not renewed: there is no such grant".to_owned(),
+        Verdict::RenewDenied(RenewDenial::Kept { end, blockers }) => {
+            format!("not renewed, ends {}, {}", wall.clock(*end), in_the_way(blockers))
+        }
+        Verdict::Expired { token } => format!("expired, token {token}"),
+        Verdict::Revoked { by, waiting, .. } => {
+            format!("revoked for {}{}", key(by), if *waiting { ", waits" } else { "" })
+        }
+    }
+}
+
+fn in_the_way(blockers: &[Blocker]) -> String {
+    let mut keys: Vec<String> = blockers.iter().map(|blocker| key(&blocker.key)).collect();
+    keys.dedup();
+    match keys.len() {
+        0 => "nobody in the way".to_owned(),
+        count => format!("in the way {}", several(keys.into_iter(), count)),
+    }
+}
