@@ -1,7 +1,7 @@
 //! The bench, end to end on real sockets: what it counts and what it reports. How fast it was is the
 //! machine's matter and no test's.
 
-use preclaim::bench::{Place, Plan, Quantiles, Threshold, find_limit, run};
+use preclaim::bench::{Keep, Place, Plan, Quantiles, Threshold, find_limit, run};
 use preclaim::types::Micros;
 
 /// Some dozens of declarations, half of them on hot paths.
@@ -57,6 +57,44 @@ fn the_report_as_json_has_what_it_documents() {
     assert!(!fails("work_p99>3600s"));
     let table = report.to_string();
     assert!(table.contains("p99.9") && table.contains("slots with decisions"), "{table}");
+}
+
+#[test]
+fn a_log_is_kept_and_measured_and_a_fresh_directory_is_gone_afterwards() {
+    let keep = Keep { grants: 50, ..Keep::default() };
+    let report = run(&Plan { keep: Some(keep), ..short() }, "a test", &|_| ()).expect("it measures");
+    let log = report.log.as_ref().expect("there is one");
+    assert_eq!((log.recovered_grants, log.recovered_records), (50, 2));
+    assert!(log.records > 0 && log.records <= report.slots.expect("its own").run);
+    assert!(log.bytes > log.records * 40 && log.segments == 1, "{log:?}");
+    assert_eq!(log.bytes_per_declaration, Some(log.bytes as f64 / report.declared as f64));
+    assert_eq!(log.persist.expect("measured").count, log.records);
+    assert_eq!(log.fdatasync.expect("measured").count, log.bare_sync.expect("measured").count);
+    assert!(!std::path::Path::new(&log.directory).exists());
+    let fails = |text: &str| text.parse::<Threshold>().expect("a threshold").fails(&report).is_some();
+    assert!(fails("persist_max>=0us") && fails("bare_sync_p50>=0us") && fails("last_over_bare_sync>=0us"));
+    assert!(!fails("persist_over_fdatasync>3600s") && !fails("last_over_fdatasync>3600s"));
+    let table = report.to_string();
+    assert!(table.contains("durability slot") && table.contains("gone on from 50 grants"), "{table}");
+}
+
+#[test]
+fn a_state_directory_that_is_named_is_left_to_be_gone_on_from() {
+    let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-state");
+    drop(std::fs::remove_dir_all(&dir));
+    let durability = preclaim::config::Durability::None;
+    let keep = Keep { durability, dir: Some(dir.clone()), grants: 7 };
+    for grants in [7, 0] {
+        let plan = Plan { keep: Some(keep.clone()), duration: Micros::from_ms(50), ..short() };
+        let report = run(&plan, "a test", &|_| ()).expect("it measures");
+        let log = report.log.expect("there is one");
+        assert!(log.recovered_grants >= 7 && log.durability == "none", "{log:?}");
+        assert_eq!(grants == 7, log.recovered_records == 2, "{log:?}");
+        assert!(!dir.join("bench.tmp").exists());
+    }
+    let error =
+        find_limit(&Plan { keep: Some(keep), ..short() }, "a test", &|_| ()).expect_err("a directory");
+    assert!(error.to_string().starts_with("--state-dir must be"), "{error}");
 }
 
 #[test]

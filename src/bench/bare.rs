@@ -1,5 +1,5 @@
-//! A thread that does nothing but sleep to the same boundaries as the slot loop: how late it wakes is
-//! the machine's doing, and what no coordinator on it can do better than.
+//! A thread that does nothing but sleep to the same boundaries as the slot loop, or at most one thing
+//! when it wakes: how late it is is the machine's doing, and what no coordinator on it can do better than.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,25 +9,30 @@ use crate::clock::{Clock, SystemClock};
 use crate::types::{Micros, Slot, Time};
 
 /// The thread, while it sleeps and wakes.
-pub(super) struct Bare {
+pub(super) struct Bare<T> {
     stop: Arc<AtomicBool>,
-    thread: thread::JoinHandle<Vec<Micros>>,
+    thread: thread::JoinHandle<Vec<T>>,
 }
 
-impl Bare {
-    /// Starts it: it wakes at each boundary in `[from, until)`. `ahead` is how far the time of the
-    /// grid runs ahead of `clock`'s; its wake-ups are as exact as the slot loop's.
-    pub(super) fn start(clock: SystemClock, grid: Grid, from: Time, until: Time) -> io::Result<Self> {
+impl<T: Send + 'static> Bare<T> {
+    /// Starts it: it wakes at each boundary in `[from, until)`, in `clock`'s time, and gives `note` how
+    /// late it is. Its wake-ups are as exact as the slot loop's.
+    pub(super) fn start(
+        clock: SystemClock,
+        grid: Grid,
+        (from, until): (Time, Time),
+        note: impl FnMut(Micros) -> Option<T> + Send + 'static,
+    ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = thread::Builder::new()
             .name("bench-bare".into())
-            .spawn(move || sleep_and_wake(&clock, grid, from, until, &stopped))?;
+            .spawn(move || sleep_and_wake(&clock, grid, (from, until), &stopped, note))?;
         Ok(Bare { stop, thread })
     }
 
-    /// How late it woke, each time, in order. Ends it where it is not at its end.
-    pub(super) fn lateness(self) -> Vec<Micros> {
+    /// What was noted, in order. Ends it where it is not at its end.
+    pub(super) fn noted(self) -> Vec<T> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.thread().unpark();
         self.thread.join().unwrap_or_default()
@@ -49,6 +54,12 @@ impl Grid {
         self.here(boundary)
     }
 
+    /// The same grid, each boundary half a slot later.
+    pub(super) fn half_a_slot_later(self) -> Self {
+        let half = i64::try_from(self.length.as_us() / 2).unwrap_or(0);
+        Grid { ahead_us: self.ahead_us.saturating_sub(half), ..self }
+    }
+
     /// Local time as the coordinator's.
     pub(super) fn there(self, local: Time) -> Time {
         Time::from_us(local.as_us().saturating_add_signed(self.ahead_us))
@@ -60,15 +71,15 @@ impl Grid {
     }
 }
 
-fn sleep_and_wake(
+fn sleep_and_wake<T>(
     clock: &SystemClock,
     grid: Grid,
-    from: Time,
-    until: Time,
+    (from, until): (Time, Time),
     stop: &AtomicBool,
-) -> Vec<Micros> {
+    mut note: impl FnMut(Micros) -> Option<T>,
+) -> Vec<T> {
     clock.attach();
-    let mut late = Vec::new();
+    let mut noted = Vec::new();
     let mut next = grid.boundary_after(from);
     while next < until {
         clock.park(Some(next));
@@ -77,13 +88,13 @@ fn sleep_and_wake(
         }
         let now = clock.now();
         if now >= next {
-            late.push(now.since(next));
+            noted.extend(note(now.since(next)));
             // Boundaries that were slept through are slots that a slot loop would decide late; here
             // they count once, with the whole delay.
-            next = grid.boundary_after(now);
+            next = grid.boundary_after(clock.now());
         }
     }
-    late
+    noted
 }
 
 #[cfg(test)]
@@ -96,6 +107,7 @@ mod tests {
         let here = Time::from_us(1_008_000); // 1 011 000 there
         assert_eq!(grid.boundary_after(here), Time::from_us(1_017_000));
         assert_eq!(grid.there(grid.boundary_after(here)), Time::from_us(1_020_000));
+        assert_eq!(grid.half_a_slot_later().boundary_after(here), Time::from_us(1_012_000));
     }
 
     #[test]
@@ -103,7 +115,7 @@ mod tests {
         let clock = SystemClock::start(Time::ZERO);
         let grid = Grid { length: Micros::from_us(500), ahead_us: 0 };
         let from = clock.now();
-        let bare = Bare::start(clock, grid, from, from.after(Micros::from_ms(20))).unwrap();
+        let bare = Bare::start(clock, grid, (from, from.after(Micros::from_ms(20))), Some).unwrap();
         let late = bare.thread.join().unwrap();
         assert!(!late.is_empty() && late.len() <= 41, "{}", late.len());
     }

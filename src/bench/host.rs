@@ -6,6 +6,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use super::kept::{Kept, Opened};
 use super::probe::{Probe, Seen};
 use super::{BenchError, Place, Plan};
 use crate::client::ClientBuilder;
@@ -26,27 +27,36 @@ struct Own {
     probe: Arc<Probe>,
     stop: oneshot::Sender<()>,
     running: JoinHandle<Result<(), CoordinatorError>>,
+    kept: Option<Kept>,
 }
 
 impl Host {
     pub(super) fn start(plan: &Plan) -> Result<Self, BenchError> {
-        // One clock for both sides, so that what each of them stamps can be compared.
-        let clock = SystemClock::start(Time::ZERO);
         match &plan.place {
-            Place::Remote(builder) => Ok(Host { clock, builder: (**builder).clone(), own: None }),
-            Place::InProcess => Host::start_own(plan, clock),
+            Place::Remote(builder) => {
+                Ok(Host { clock: SystemClock::start(Time::ZERO), builder: (**builder).clone(), own: None })
+            }
+            Place::InProcess => Host::start_own(plan),
         }
     }
 
-    fn start_own(plan: &Plan, clock: SystemClock) -> Result<Self, BenchError> {
+    fn start_own(plan: &Plan) -> Result<Self, BenchError> {
+        let opened = plan.keep.as_ref().map(|keep| Kept::open(keep, plan)).transpose()?;
+        let floor = opened.as_ref().map_or(Time::ZERO, |opened| opened.clock_floor);
+        // One clock for both sides, so that what each of them stamps can be compared.
+        let clock = SystemClock::start(floor);
         let probe = Arc::new(Probe::new(clock));
         let rules = Rules { length: plan.slot, ..Rules::default() };
-        let config = CoordinatorConfig {
+        let mut config = CoordinatorConfig {
             clock: Arc::new(clock),
             admission: probe.clone(),
             observer: Some(probe.clone()),
             ..CoordinatorConfig::in_memory(rules)?
         };
+        let kept = opened.map(|Opened { kept, journal, recovered, .. }| {
+            (config.journal, config.recovered) = (journal, Some(recovered));
+            kept
+        });
         let runtime = runtime("preclaim-io")?;
         let entered = runtime.enter();
         let coordinator = Coordinator::bind(config)?;
@@ -56,7 +66,7 @@ impl Host {
         let (stop, stopped) = oneshot::channel();
         let running = runtime.spawn(coordinator.run(async { drop(stopped.await) }));
         drop(entered);
-        Ok(Host { clock, builder, own: Some(Own { runtime, probe, stop, running }) })
+        Ok(Host { clock, builder, own: Some(Own { runtime, probe, stop, running, kept }) })
     }
 
     /// Whether the coordinator is of this process, and on the same clock.
@@ -69,13 +79,19 @@ impl Host {
         self.own.as_ref().map(|own| own.probe.take())
     }
 
+    /// The state directory, where the coordinator of this process has one.
+    pub(super) fn kept(&self) -> Option<&Kept> {
+        self.own.as_ref()?.kept.as_ref()
+    }
+
     /// Stops a coordinator of its own.
     pub(super) fn stop(&mut self) -> Result<(), BenchError> {
-        let Some(Own { runtime, stop, running, probe: _ }) = self.own.take() else { return Ok(()) };
+        let Some(Own { runtime, stop, running, probe: _, kept }) = self.own.take() else { return Ok(()) };
         // Where it has ended by itself, nobody listens, and what it ended with says why.
         let _ = stop.send(());
         let ended = runtime.block_on(running);
         runtime.shutdown_background();
+        drop(kept); // once nobody writes there any more
         // A panic of its task is on standard error already.
         Ok(ended.unwrap_or(Err(CoordinatorError::SlotLoopDied))?)
     }

@@ -111,6 +111,10 @@ pub fn find_limit(plan: &Plan, command: &str, tell: &dyn Fn(&str)) -> Result<Lim
         let may_be = "used without --addr: only a coordinator in this process shows its slots".to_owned();
         return Err(PlanError { what: "--find-limit", may_be }.into());
     }
+    if plan.keep.as_ref().is_some_and(|keep| keep.dir.is_some()) {
+        let may_be = "left out with --find-limit: each step begins with a fresh one".to_owned();
+        return Err(PlanError { what: "--state-dir", may_be }.into());
+    }
     let mut search = Search { plan, command, tell, steps: Vec::new() };
     let (mut good, mut bad) = (None, None);
     let mut rate = plan.rate;
@@ -308,6 +312,7 @@ mod tests {
             load_delay: all(60),
             phases: Some(phases),
             socket_full: Some(0),
+            log: None,
         }
     }
 

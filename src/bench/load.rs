@@ -4,6 +4,7 @@
 mod line;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -12,14 +13,17 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
-pub(super) use self::line::Record;
 use self::line::{Driven, Line};
+pub(super) use self::line::{Record, run_number};
 use super::bare::{Bare, Grid};
+use super::disk::DiskPlace;
 use super::host::{self, Host};
+use super::kept::{Kept, Recovery, Synced, Written};
 use super::probe::Seen;
 use super::schedule::{Asks, Due, Schedule};
 use super::{BenchError, Plan};
 use crate::clock::{Clock, SystemClock};
+use crate::config::Durability;
 use crate::limits;
 use crate::types::{Agent, Micros, Time};
 
@@ -47,7 +51,10 @@ pub(super) struct Measured {
     pub(super) until: Time,
     /// How late the bare thread woke at each boundary.
     pub(super) bare: Vec<Micros>,
+    /// What was written and synced beside a log.
+    pub(super) beside: Vec<Synced>,
     pub(super) seen: Option<Seen>,
+    pub(super) log: Option<Log>,
 }
 
 pub(super) fn run(plan: &Plan, host: &Host, tell: &dyn Fn(&str)) -> Result<Measured, BenchError> {
@@ -61,7 +68,7 @@ pub(super) fn run(plan: &Plan, host: &Host, tell: &dyn Fn(&str)) -> Result<Measu
 fn run_on(runtime: &Runtime, plan: &Plan, host: &Host, tell: &dyn Fn(&str)) -> Result<Measured, BenchError> {
     tell("connecting");
     let clock = host.clock;
-    let run = line::run_number();
+    let run = run_number();
     let (lines, grid) = runtime.block_on(connect(plan, host, run))?;
     let start = clock.now().after(LEAD);
     let from = start.after(plan.warmup);
@@ -69,7 +76,8 @@ fn run_on(runtime: &Runtime, plan: &Plan, host: &Host, tell: &dyn Fn(&str)) -> R
     let asks = Arc::new(Asks::new(plan, format!("bench/{run:016x}"), grid.length));
     let names = lines.iter().map(|line| (line.name.clone(), line.local_port())).collect();
     let (senders, mut driving) = drive_all(runtime, lines, clock, &asks, (from, until));
-    let bare = Bare::start(clock, grid, from, until)?;
+    let bare = Bare::start(clock, grid, (from, until), Some)?;
+    let beside = host.kept().map(|kept| kept.write_beside(clock, grid, (from, until))).transpose()?;
     let schedule = Schedule::new(plan, start);
     let pacer = thread::Builder::new()
         .name("bench-pacer".into())
@@ -92,12 +100,32 @@ fn run_on(runtime: &Runtime, plan: &Plan, host: &Host, tell: &dyn Fn(&str)) -> R
         grid,
         from,
         until,
-        bare: bare.lateness(),
+        bare: bare.noted(),
+        beside: beside.map(Bare::noted).unwrap_or_default(),
         seen: host.seen(),
+        log: host.kept().map(Log::of),
     };
     measured.fail("not_sent", not_sent);
     driven.into_iter().for_each(|driven| measured.add(driven));
     Ok(measured)
+}
+
+/// What was kept by the coordinator in this process.
+#[derive(Debug)]
+pub(super) struct Log {
+    pub(super) durability: Durability,
+    pub(super) directory: PathBuf,
+    pub(super) disk: Option<DiskPlace>,
+    pub(super) recovery: Recovery,
+    pub(super) written: Vec<Written>,
+}
+
+impl Log {
+    fn of(kept: &Kept) -> Self {
+        let (directory, recovery) = (kept.directory.clone(), kept.recovery);
+        let disk = DiskPlace::of(&directory);
+        Log { durability: kept.durability, directory, disk, recovery, written: kept.written() }
+    }
 }
 
 impl Measured {

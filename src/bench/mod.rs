@@ -18,9 +18,13 @@
 //! ```
 
 mod bare;
+mod crowd;
+mod disk;
 mod host;
+mod kept;
 mod limit;
 mod load;
+mod log_report;
 mod machine;
 mod plan;
 mod probe;
@@ -31,15 +35,18 @@ mod threshold;
 
 use std::io;
 
+pub use crowd::{Crowd, fill};
+pub use disk::DiskPlace;
 pub use limit::{Bottleneck, LimitReport, Step, find_limit};
+pub use log_report::LogReport;
 pub use machine::{Build, Machine};
-pub use plan::{Place, Plan, PlanError};
+pub use plan::{Keep, Place, Plan, PlanError};
 pub use report::{Load, Phases, Report, Slots};
 pub use stats::Quantiles;
 pub use threshold::{Threshold, ThresholdError};
 
 use crate::client::ConnectError;
-use crate::coordinator::{BindError, CoordinatorError, IdentityError};
+use crate::coordinator::{BindError, CoordinatorError, IdentityError, RecoveryError};
 
 /// Why nothing was measured.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +70,12 @@ pub enum BenchError {
     /// The coordinator that it ran ended by itself.
     #[error("the coordinator ended while it was measured: {0}")]
     Coordinator(#[from] CoordinatorError),
+    /// The state directory cannot be used.
+    #[error(transparent)]
+    Recovery(#[from] RecoveryError),
+    /// The log of a state directory could not be written.
+    #[error("the state directory cannot be filled: {0}")]
+    Journal(String),
     /// The machine refuses threads or sockets.
     #[error("the machine refuses: {0}")]
     Machine(#[from] io::Error),

@@ -1,6 +1,9 @@
 //! What is measured: how many agents, how often, against whom.
 
+use std::path::PathBuf;
+
 use crate::client::ClientBuilder;
+use crate::config::Durability;
 use crate::limits;
 use crate::types::Micros;
 
@@ -13,6 +16,18 @@ pub enum Place {
     /// One that runs already, reached as these settings say. What only it can see, the work after
     /// the slot's end, is then part of the network's share.
     Remote(Box<ClientBuilder>),
+}
+
+/// How a coordinator of its own keeps its records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// When a slot's record is on disk.
+    pub durability: Durability,
+    /// The state directory. What it holds is gone on from; where it is empty or not there, it is begun,
+    /// and left there. `None` takes a fresh one among the temporary files and removes it in the end.
+    pub dir: Option<PathBuf>,
+    /// Grants in force that a state directory is begun with.
+    pub grants: u64,
 }
 
 /// What is measured.
@@ -36,6 +51,8 @@ pub struct Plan {
     pub seed: u64,
     /// Whom to measure.
     pub place: Place,
+    /// How a coordinator of its own keeps its records; `None` keeps none.
+    pub keep: Option<Keep>,
 }
 
 impl Default for Plan {
@@ -50,6 +67,7 @@ impl Default for Plan {
             connections: None,
             seed: 1,
             place: Place::InProcess,
+            keep: None,
         }
     }
 }
@@ -96,6 +114,11 @@ impl Plan {
             format!("1 to the number of agents, and at most {}", limits::CONNECTIONS),
         )?;
         let most = limits::BENCH_DECLARATIONS;
+        let grants = self.keep.as_ref().map_or(0, |keep| keep.grants);
+        within("--grants", grants <= most as u64, format!("at most {most}"))?;
+        let is_remote = matches!(self.place, Place::Remote(_));
+        let alone = "used without --addr: it is the coordinator in this process that keeps records";
+        within("--durability", self.keep.is_none() || !is_remote, alone.to_owned())?;
         within(
             "--agents x --rate x time",
             self.declarations() <= most as f64,
@@ -142,5 +165,11 @@ mod tests {
         assert_eq!(wrong(|plan| plan.connections = Some(101)), "--connections");
         assert_eq!(wrong(|plan| plan.connections = Some(0)), "--connections");
         assert_eq!(wrong(|plan| plan.rate = 10_000.0), "--agents x --rate x time");
+        fn crowded(grants: u64) -> Option<Keep> {
+            Some(Keep { grants, ..Keep::default() })
+        }
+        assert_eq!(wrong(|plan| plan.keep = crowded(u64::MAX)), "--grants");
+        let remote = |plan: &mut Plan| (plan.keep, plan.place) = (crowded(0), Place::Remote(Box::default()));
+        assert_eq!(wrong(remote), "--durability");
     }
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::load::{Measured, Record};
+use super::log_report::LogReport;
 use super::machine::{Build, Machine};
 use super::probe::Seen;
 use super::stats::Quantiles;
@@ -63,6 +64,8 @@ pub struct Report {
     pub phases: Option<Phases>,
     /// How often the kernel had no room for a datagram.
     pub socket_full: Option<u64>,
+    /// The log of a coordinator that keeps one.
+    pub log: Option<LogReport>,
 }
 
 /// The load that was put on.
@@ -145,6 +148,7 @@ pub(super) fn make(plan: &Plan, command: &str, measured: Measured) -> Report {
         load_delay: Quantiles::of(records.iter().map(|record| record.sent.since(record.due))),
         phases: seen.as_ref().map(phases),
         socket_full: measured.seen.as_ref().map(|seen| seen.socket_full),
+        log: seen.as_ref().and_then(|seen| LogReport::of(&measured, &seen.slots)),
         errors_by_reason: measured.failures,
     }
 }
@@ -283,6 +287,14 @@ impl Report {
         let (bare, first, last) = (self.bare?.p99, self.first_sent?.p99, self.last_sent?.p99);
         Some((first.saturating_sub(bare), last.saturating_sub(bare)))
     }
+
+    /// By how much the p99 of a slot's last datagram lies above that of one `fdatasync` of the bytes of
+    /// a record, and of a bare thread that sleeps to an instant and then does that, in µs.
+    pub fn last_over_sync(&self) -> Option<(u64, u64)> {
+        let log = self.log.as_ref()?;
+        let (last, sync, bare) = (self.last_sent?.p99, log.fdatasync?.p99, log.bare_sync?.p99);
+        Some((last.saturating_sub(sync), last.saturating_sub(bare)))
+    }
 }
 
 impl fmt::Display for Report {
@@ -299,17 +311,25 @@ impl fmt::Display for Report {
             conflict * 100.0,
             *slot_us as f64 / 1e3,
         )?;
-        writeln!(f, "{:<28}{:>10}{:>10}{:>10}{:>10}{:>10}", "µs", "p50", "p90", "p99", "p99.9", "max")?;
-        for (name, quantiles) in self.rows().into_iter().chain(self.step_rows()) {
+        writeln!(f, "{:<32}{:>10}{:>10}{:>10}{:>10}{:>10}", "µs", "p50", "p90", "p99", "p99.9", "max")?;
+        let of_log = self.log.iter().flat_map(LogReport::rows);
+        for (name, quantiles) in self.rows().into_iter().chain(self.step_rows()).chain(of_log) {
             row(f, name, quantiles)?;
         }
         writeln!(f)?;
         if let Some((first, last)) = self.over_bare() {
             writeln!(f, "p99 over the bare thread's: first sent +{first} µs, last sent +{last} µs")?;
         }
+        if let (Some(persist), Some((last, over_bare))) =
+            (self.log.as_ref().and_then(LogReport::persist_over_fdatasync), self.last_over_sync())
+        {
+            writeln!(f, "p99 over that of one fdatasync: persist +{persist} µs, last sent +{last} µs")?;
+            writeln!(f, "p99 over a bare thread's sleep and fdatasync: last sent +{over_bare} µs")?;
+        }
         if let Some(Slots { run, late, caught_up }) = self.slots {
             writeln!(f, "slots with decisions {run}, late {late} (of them caught up {caught_up})")?;
         }
+        self.log.iter().try_for_each(|log| log.fmt(f))?;
         write!(
             f,
             "declared {}, decided {} ({:.0}/s): granted {}, conflict {}; errors {}",
@@ -331,7 +351,7 @@ pub(super) fn header(build: &Build, machine: &Machine) -> String {
 
 fn row(f: &mut fmt::Formatter<'_>, name: &str, quantiles: Option<Quantiles>) -> fmt::Result {
     let Some(Quantiles { p50, p90, p99, p999, max, count: _ }) = quantiles else {
-        return writeln!(f, "{name:<28}{:>10}", "-");
+        return writeln!(f, "{name:<32}{:>10}", "-");
     };
-    writeln!(f, "{name:<28}{p50:>10}{p90:>10}{p99:>10}{p999:>10}{max:>10}")
+    writeln!(f, "{name:<32}{p50:>10}{p90:>10}{p99:>10}{p999:>10}{max:>10}")
 }

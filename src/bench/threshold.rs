@@ -9,8 +9,9 @@ use crate::config::parse_duration;
 
 /// What may be written, for people.
 pub(super) const THRESHOLD_RULE: &str = "FIGURE OP VALUE. A figure is p50, p90, p99, p999 or max of the whole, or of \
-     another span with its name in front (wait_, work_, network_, first_sent_, last_sent_, bare_, load_delay_), \
-     as in work_p99; or first_over_bare, last_over_bare, late, errors, decisions_per_second. OP is >, >=, < or <=. \
+     another span with its name in front (wait_, work_, network_, first_sent_, last_sent_, bare_, load_delay_, \
+     persist_, fdatasync_, bare_sync_), as in work_p99; or first_over_bare, last_over_bare, \
+     persist_over_fdatasync, last_over_fdatasync, last_over_bare_sync, late, errors, decisions_per_second. OP is >, >=, < or <=. \
      A span's value has a unit (12ms, 500us), the others are plain numbers";
 
 /// A condition under which a report fails.
@@ -35,6 +36,9 @@ enum Figure {
     Of(Span, Quantile),
     FirstOverBare,
     LastOverBare,
+    PersistOverFdatasync,
+    LastOverFdatasync,
+    LastOverBareSync,
     Late,
     Errors,
     DecisionsPerSecond,
@@ -50,6 +54,9 @@ enum Span {
     LastSent,
     Bare,
     LoadDelay,
+    Persist,
+    Fdatasync,
+    BareSync,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,15 +76,19 @@ enum Compare {
     AtMost,
 }
 
-const SPANS: [(&str, Span); 8] = [
+/// None of the names begins with one before it.
+const SPANS: [(&str, Span); 11] = [
     ("whole_", Span::Whole),
     ("wait_", Span::Wait),
     ("work_", Span::Work),
     ("network_", Span::Network),
     ("first_sent_", Span::FirstSent),
     ("last_sent_", Span::LastSent),
+    ("bare_sync_", Span::BareSync),
     ("bare_", Span::Bare),
     ("load_delay_", Span::LoadDelay),
+    ("persist_", Span::Persist),
+    ("fdatasync_", Span::Fdatasync),
 ];
 
 impl Figure {
@@ -85,6 +96,9 @@ impl Figure {
         Some(match name {
             "first_over_bare" => Figure::FirstOverBare,
             "last_over_bare" => Figure::LastOverBare,
+            "persist_over_fdatasync" => Figure::PersistOverFdatasync,
+            "last_over_fdatasync" => Figure::LastOverFdatasync,
+            "last_over_bare_sync" => Figure::LastOverBareSync,
             "late" => Figure::Late,
             "errors" => Figure::Errors,
             "decisions_per_second" => Figure::DecisionsPerSecond,
@@ -97,7 +111,7 @@ impl Figure {
     }
 
     fn is_span(self) -> bool {
-        matches!(self, Figure::Of(..) | Figure::FirstOverBare | Figure::LastOverBare)
+        !matches!(self, Figure::Late | Figure::Errors | Figure::DecisionsPerSecond)
     }
 
     /// Its value in `report`, where that has it.
@@ -107,6 +121,9 @@ impl Figure {
             Figure::Of(span, quantile) => span.of(report).map(|of| whole(quantile.of(&of))),
             Figure::FirstOverBare => report.over_bare().map(|(first, _)| whole(first)),
             Figure::LastOverBare => report.over_bare().map(|(_, last)| whole(last)),
+            Figure::PersistOverFdatasync => report.log.as_ref()?.persist_over_fdatasync().map(whole),
+            Figure::LastOverFdatasync => report.last_over_sync().map(|(over_sync, _)| whole(over_sync)),
+            Figure::LastOverBareSync => report.last_over_sync().map(|(_, over_bare)| whole(over_bare)),
             Figure::Late => report.slots.map(|slots| whole(slots.late)),
             Figure::Errors => Some(whole(report.errors)),
             Figure::DecisionsPerSecond => Some(report.decisions_per_second),
@@ -125,6 +142,9 @@ impl Span {
             Span::LastSent => report.last_sent,
             Span::Bare => report.bare,
             Span::LoadDelay => report.load_delay,
+            Span::Persist => report.log.as_ref()?.persist,
+            Span::Fdatasync => report.log.as_ref()?.fdatasync,
+            Span::BareSync => report.log.as_ref()?.bare_sync,
         }
     }
 }
@@ -228,6 +248,9 @@ mod tests {
         assert_eq!(parsed("late>0"), (Figure::Late, Compare::Above, 0.0));
         assert_eq!(parsed("errors>0").0, Figure::Errors);
         assert_eq!(parsed("last_over_bare>1ms"), (Figure::LastOverBare, Compare::Above, 1_000.0));
+        assert_eq!(parsed("persist_over_fdatasync>1ms").0, Figure::PersistOverFdatasync);
+        assert_eq!(parsed("last_over_fdatasync>1ms").0, Figure::LastOverFdatasync);
+        assert_eq!(parsed("last_over_bare_sync>1ms").0, Figure::LastOverBareSync);
         assert_eq!(parsed("first_over_bare>500us").0, Figure::FirstOverBare);
         assert_eq!(
             parsed("decisions_per_second<=900.5"),

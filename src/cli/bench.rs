@@ -7,9 +7,10 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::{ExitCode, output};
-use crate::bench::{self, BenchError, Place, Plan, Threshold, find_limit};
+use crate::bench::{self, BenchError, Keep, Place, Plan, Threshold, find_limit};
 use crate::client::{ClientBuilder, ConnectError};
-use crate::config::{DURATION_RULE, parse_duration};
+use crate::config::{self, DURATION_RULE, parse_duration};
+use crate::limits::SYNC_INTERVAL;
 use crate::types::Micros;
 
 const EXAMPLE: &str = "\
@@ -17,6 +18,7 @@ Example:
   $ preclaim bench                                   # 100 agents, 10 declarations a second each
   $ preclaim bench --agents 500 --rate 20 --conflict 30% --output json
   $ preclaim bench --fail 'p99>13ms' --fail 'last_over_bare>1ms' --fail 'errors>0'
+  $ preclaim bench --durability slot --fail 'last_over_fdatasync>1ms'
   $ preclaim bench --find-limit                      # how much this machine bears
   $ preclaim bench --addr 127.0.0.1:7411 --ca ca.pem # a coordinator that runs
 
@@ -27,7 +29,8 @@ says what is measured between which points.
 A figure of --fail is p50, p90, p99, p999 or max of the whole, or with a name in front:
 wait_, work_, network_, first_sent_, last_sent_, bare_, load_delay_ (work_p99>1ms); or
 first_over_bare, last_over_bare (p99 less the bare thread's p99), late, errors,
-decisions_per_second. Where one is over its value, or was not measured, it ends with 99.";
+decisions_per_second. With --durability also persist_, fdatasync_, bare_sync_, and
+persist_over_fdatasync, last_over_fdatasync, last_over_bare_sync. Where one is over its value, or was not measured, it ends with 99.";
 
 /// Measure how fast slots are decided and answered
 #[derive(Debug, clap::Args)]
@@ -57,6 +60,22 @@ pub(super) struct Args {
     /// Certificates to trust there [default: PRECLAIM_CA, or those of `preclaim dev` on this machine]
     #[arg(long, value_name = "FILE", requires = "addr")]
     ca: Option<PathBuf>,
+    /// Keep an audit log, and measure it: when a slot's record is on disk. Without this, none is kept
+    #[arg(long, value_name = "WHEN", conflicts_with = "addr")]
+    durability: Option<Durability>,
+    /// The state directory; one with a state is gone on from: take a copy [default: a fresh one among
+    /// the temporary files, removed in the end]
+    #[arg(long, value_name = "DIR", requires = "durability", conflicts_with = "find_limit")]
+    state_dir: Option<PathBuf>,
+    /// Grants in force that a fresh state directory is begun with
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "durability",
+        conflicts_with = "find_limit",
+        default_value_t = 0
+    )]
+    grants: u64,
     /// Connections, over which the agents are dealt out [default: one for each agent]
     #[arg(long, value_name = "N")]
     connections: Option<usize>,
@@ -72,6 +91,16 @@ pub(super) struct Args {
     /// For people, or for programs [default: table on a terminal, else json]
     #[arg(long, value_name = "FORM")]
     output: Option<Form>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Durability {
+    /// Before anything of the slot is sent
+    Slot,
+    /// At most 50 ms after
+    Interval,
+    /// When the system writes it
+    None,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -127,6 +156,15 @@ fn plan(args: Args) -> Plan {
             }))
         }
     };
+    let keep = args.durability.map(|durability| Keep {
+        durability: match durability {
+            Durability::Slot => config::Durability::Slot,
+            Durability::Interval => config::Durability::Interval(SYNC_INTERVAL),
+            Durability::None => config::Durability::None,
+        },
+        dir: args.state_dir,
+        grants: args.grants,
+    });
     Plan {
         agents: args.agents,
         rate: args.rate,
@@ -137,6 +175,7 @@ fn plan(args: Args) -> Plan {
         connections: args.connections,
         seed: args.seed,
         place,
+        keep,
     }
 }
 

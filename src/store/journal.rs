@@ -59,6 +59,11 @@ impl FileJournal {
         Ok(journal)
     }
 
+    /// Where the next record goes: the segment, and the offset in it.
+    pub fn position(&self) -> (u64, u64) {
+        self.log.position()
+    }
+
     /// What went wrong last beside the log itself: with snapshots, compression or retention.
     pub fn trouble(&self) -> Option<String> {
         self.log.trouble()

@@ -205,6 +205,11 @@ impl Log {
         self.last
     }
 
+    /// Where the next record goes, where it fits: the segment, and the offset in it.
+    pub fn position(&self) -> (u64, u64) {
+        (self.segment, self.offset)
+    }
+
     /// The last segment that is closed; 0 where none is.
     pub fn closed(&self) -> u64 {
         self.segment - 1

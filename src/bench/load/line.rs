@@ -31,7 +31,7 @@ const AT_ONCE: usize = 256;
 const SOON: Duration = Duration::from_millis(200);
 
 /// A number that no other run has: in its agents' names and paths.
-pub(super) fn run_number() -> u64 {
+pub(in crate::bench) fn run_number() -> u64 {
     // The standard library seeds its hashers from the system's randomness.
     RandomState::new().build_hasher().finish()
 }
