@@ -123,7 +123,16 @@ pub fn recover(
     from: StartFrom,
     wall: Time,
 ) -> Result<Restart, RecoveryError> {
-    let options = options(settings);
+    recover_with(disk, config, options(settings), from, wall)
+}
+
+fn recover_with(
+    disk: Arc<dyn Disk>,
+    config: &Config,
+    options: Options,
+    from: StartFrom,
+    wall: Time,
+) -> Result<Restart, RecoveryError> {
     let begin = match from {
         StartFrom::State => Begin::GoOn,
         StartFrom::Nothing { .. } => Begin::New(drawn_id()),
@@ -155,7 +164,7 @@ pub fn recover(
     let boot_slot = boot_slot(last_slot, Slot::of(wall, length));
     let text = |document: Option<&Arc<str>>| document.map_or("", |it| it).to_owned();
     let (document, next_document) = (text(state.document()), text(state.next_document()));
-    let journal = FileJournal::new(log, options.durability, found.base, &document, &next_document);
+    let journal = FileJournal::new(log, found.base, &document, &next_document);
     let journal = journal.map_err(RecoveryError::Thread)?;
     let pending = state.pending().iter().map(|op| op.to_op(rules_of)).collect::<Result<Vec<_>, _>>()?;
     let sessions = state.sessions().cloned().collect();
@@ -217,3 +226,6 @@ fn drawn_id() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0)
 }
+
+#[cfg(test)]
+mod tests;

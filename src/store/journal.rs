@@ -1,10 +1,10 @@
 //! The journal of a coordinator on disk: each slot's record goes to the log, and a thread of its own
 //! makes snapshots of what is closed.
 
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use super::log::{Durability, Log};
+use super::log::{Durability, Log, Options, UpkeepBy};
 use super::{Archive, Item, OpenError, Position, Upto};
 use crate::audit::{Appended, Follower, Journal, SlotEntry, config_hash, encode};
 use crate::limits;
@@ -35,14 +35,12 @@ impl FileJournal {
     ///
     /// # Errors
     /// Where the thread that makes snapshots cannot be started.
-    pub fn new(
-        log: Log,
-        durability: Durability,
-        base: u64,
-        document: &str,
-        next_document: &str,
-    ) -> std::io::Result<Self> {
-        let snapshots = Snapshots::start(log.archive(), base)?;
+    pub fn new(log: Log, base: u64, document: &str, next_document: &str) -> std::io::Result<Self> {
+        let Options { durability, upkeep, .. } = log.options();
+        let snapshots = match upkeep {
+            UpkeepBy::Thread => Snapshots::start(log.archive(), base)?,
+            UpkeepBy::Caller => Snapshots::ByCaller(log.archive()),
+        };
         let closed = log.closed();
         let mut journal = FileJournal {
             log,
@@ -128,9 +126,13 @@ fn next_config(entry: SlotEntry<'_>) -> Option<[u8; 32]> {
 /// code that recovers. So a snapshot costs the slot loop nothing, and each was checked against the
 /// digest of every record that it stands for.
 #[derive(Debug)]
-struct Snapshots {
-    ask: Option<SyncSender<u64>>,
-    thread: Option<JoinHandle<()>>,
+enum Snapshots {
+    ByThread {
+        ask: Option<SyncSender<u64>>,
+        thread: Option<JoinHandle<()>>,
+    },
+    /// For simulations.
+    ByCaller(Archive),
 }
 
 impl Snapshots {
@@ -139,16 +141,19 @@ impl Snapshots {
         let thread = thread::Builder::new()
             .name("preclaim-snapshots".into())
             .spawn(move || make_snapshots(&archive, base, &asked))?;
-        Ok(Snapshots { ask: Some(ask), thread: Some(thread) })
+        Ok(Snapshots::ByThread { ask: Some(ask), thread: Some(thread) })
     }
 
     /// Asks for a snapshot after segment `closed`. Where one is being made already, the next to be asked
     /// for stands for this one too.
     fn ask(&self, closed: u64) {
-        if let Some(ask) = &self.ask {
-            match ask.try_send(closed) {
-                Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
+        match self {
+            Snapshots::ByThread { ask, .. } => {
+                if let Some(ask) = ask {
+                    let _ = ask.try_send(closed);
+                }
             }
+            Snapshots::ByCaller(archive) => tell_of(closed, make_snapshot(archive, closed)),
         }
     }
 }
@@ -156,8 +161,9 @@ impl Snapshots {
 impl Drop for Snapshots {
     /// A snapshot that is being made is finished: it is only read again otherwise.
     fn drop(&mut self) {
-        self.ask = None;
-        if let Some(thread) = self.thread.take() {
+        let Snapshots::ByThread { ask, thread } = self else { return };
+        *ask = None;
+        if let Some(thread) = thread.take() {
             let _ = thread.join();
         }
     }
@@ -169,11 +175,16 @@ fn make_snapshots(archive: &Archive, mut base: u64, asked: &Receiver<u64>) {
         if closed <= base {
             continue;
         }
-        match make_snapshot(archive, closed) {
-            Ok(()) => base = closed,
-            // The log goes on without: the next start takes longer, and the next segment tries again.
-            Err(error) => tracing::error!("no snapshot was made after segment {closed}: {error}"),
-        }
+        let made = make_snapshot(archive, closed);
+        base = if made.is_ok() { closed } else { base };
+        tell_of(closed, made);
+    }
+}
+
+/// The log goes on without a snapshot: the next start takes longer, and the next segment tries again.
+fn tell_of(closed: u64, made: Result<(), OpenError>) {
+    if let Err(error) = made {
+        tracing::error!("no snapshot was made after segment {closed}: {error}");
     }
 }
 

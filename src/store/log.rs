@@ -200,6 +200,11 @@ impl Log {
         self.helper.trouble()
     }
 
+    /// How it is kept.
+    pub fn options(&self) -> Options {
+        self.options
+    }
+
     /// The last record.
     pub fn last(&self) -> Link {
         self.last
