@@ -36,6 +36,8 @@ pub mod space;
 #[cfg(feature = "daemon")]
 pub mod store;
 #[cfg(feature = "daemon")]
+pub mod telemetry;
+#[cfg(feature = "daemon")]
 pub mod trace;
 #[cfg(feature = "daemon")]
 pub mod transport;

@@ -203,6 +203,13 @@ pub const AUDIT_TAIL_RECORDS: u32 = 100_000;
 /// Files that a state directory may hold: past it something else writes there.
 pub const AUDIT_FILES: usize = 1 << 20;
 
+/// Connections at a time of those who watch by HTTP.
+pub const WATCHING_CONNECTIONS: usize = 64;
+/// Bytes of what one of them sends ahead of a body; nobody needs more to ask how it is.
+pub const WATCHING_HEADER_BYTES: usize = 16 << 10;
+/// After how long one of them is let go.
+pub const WATCHING_TIMEOUT: Micros = Micros::from_secs(10);
+
 /// Connections at a time, unless configured otherwise: each costs buffers of some tens of kilobytes.
 pub const CONNECTIONS: usize = 4096;
 /// What may be configured: up to what one UDP socket can tell apart in practice.

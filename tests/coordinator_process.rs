@@ -4,7 +4,8 @@
 
 mod raw_peer;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 
 use preclaim::wire::CloseCode;
@@ -33,14 +34,20 @@ impl Daemon {
 
     /// The address after `listening on`.
     fn addr(&mut self) -> String {
+        let line = self.line_with("listening on ");
+        line.trim().strip_prefix("listening on ").unwrap().split(' ').next().unwrap().to_owned()
+    }
+
+    /// The next line with `text` in it.
+    fn line_with(&mut self, text: &str) -> String {
         let mut line = String::new();
         while self.said.read_line(&mut line).unwrap() > 0 {
-            if let Some(rest) = line.trim().strip_prefix("listening on ") {
-                return rest.split(' ').next().unwrap().to_owned();
+            if line.contains(text) {
+                return line;
             }
             line.clear();
         }
-        panic!("it ended without listening");
+        panic!("it ended without saying {text:?}");
     }
 
     fn signal(&self, signal: &str) {
@@ -59,6 +66,20 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Asks a coordinator whether it is ready until it is.
+fn until_ready(addr: &str) -> String {
+    loop {
+        let mut stream = TcpStream::connect(addr).unwrap();
+        stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: here\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        if answer.starts_with("HTTP/1.1 200") {
+            return answer;
+        }
+        assert!(answer.contains("503") && answer.contains("starting"), "{answer}");
     }
 }
 
@@ -95,14 +116,17 @@ fn serve_takes_its_certificate_from_files_and_tells_agents_when_it_stops() {
     let state = dir.join("state");
     let text = format!(
         "[listen]\naddr = \"127.0.0.1:0\"\n[tls]\ncert = {cert:?}\nkey = {key:?}\n\
-         [state]\ndir = {state:?}\nsegment_size = \"1MiB\"\n"
+         [state]\ndir = {state:?}\nsegment_size = \"1MiB\"\n[metrics]\naddr = \"127.0.0.1:0\"\n"
     );
     std::fs::write(&config, text).unwrap();
     let (status, said) = Daemon::start(&["serve", "--config", config.to_str().unwrap()]).end();
     assert_eq!(status.code(), Some(30), "tokens that were given before would be given again: {said}");
     assert!(said.contains("--new"), "{said}");
     let mut daemon = Daemon::start(&["serve", "--config", config.to_str().unwrap(), "--new"]);
+    let watched = daemon.line_with("watched at http://").trim().to_owned();
+    let watched = watched.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
     let addr = daemon.addr().parse().unwrap();
+    assert!(until_ready(&watched).contains("ready"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let peer = Peer::connect(addr, made.cert.der()).await;

@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use preclaim::audit::{Appended, Journal, SlotEntry};
 use preclaim::clock::ManualClock;
-use preclaim::coordinator::{Admission, BindError, Coordinator, CoordinatorConfig, CoordinatorError, Denial};
+use preclaim::coordinator::{
+    Admission, BindError, Coordinator, CoordinatorConfig, CoordinatorError, Denial, Health,
+};
 use preclaim::priority::{Context, PriorityModel};
 use preclaim::resolver::{AgentOp, Rules};
 use preclaim::types::{Agent, Intent, IntentId, Micros, RawIntent, Slot, Time};
@@ -34,6 +36,7 @@ struct Rig {
     certificate: CertificateDer<'static>,
     clock: Arc<ManualClock>,
     stop: Option<oneshot::Sender<()>>,
+    health: tokio::sync::watch::Receiver<Health>,
     running: JoinHandle<Result<(), CoordinatorError>>,
 }
 
@@ -49,13 +52,14 @@ impl Rig {
         change(&mut config);
         let coordinator = Coordinator::bind(config).unwrap();
         let (addr, certificate) = (coordinator.local_addr(), coordinator.certificate().clone());
+        let health = coordinator.health();
         let (stop, stopped) = oneshot::channel();
         let running = tokio::spawn(coordinator.run(async {
             if stopped.await.is_err() {
                 pending::<()>().await; // the test lets it run
             }
         }));
-        Rig { addr, certificate, clock, stop: Some(stop), running }
+        Rig { addr, certificate, clock, stop: Some(stop), health, running }
     }
 
     async fn peer(&self) -> Peer {
@@ -484,11 +488,13 @@ async fn a_stop_decides_the_open_slot_takes_nothing_new_and_tells_everybody() {
     let (peer, mut lane) = rig.agent("car-7").await;
     lane.send(declare(intent(1, "a", 1000))).await;
     lane.settle().await;
+    soon(rig.health.wait_for(|health| *health == Health::Ready)).await.unwrap();
     rig.stop.take().unwrap().send(()).unwrap();
     assert!(matches!(lane.receive().await, ToAgent::Draining(_)));
     lane.send(declare(intent(2, "b", 1000))).await;
     let (_, _, Verdict::Rejected { reason, .. }) = lane.verdict().await else { panic!("taken in") };
     assert_eq!(reason, Refusal::Draining);
+    assert_eq!(*rig.health.borrow(), Health::Draining);
     rig.next_slot();
     assert!(matches!(lane.verdict().await, (1, 1, Verdict::Granted { .. })));
     assert_eq!(peer.close_code().await, CloseCode::ShuttingDown);
@@ -545,6 +551,7 @@ async fn nothing_of_a_slot_is_sent_whose_record_is_not_durable_and_everybody_is_
         other => panic!("nothing else may be said: {other:?}"),
     };
     is_told_why(lane.receive().await);
+    assert!(matches!(&*rig.health.borrow(), Health::Halted(why) if why.contains("no space left")));
     assert_eq!(peer.close_code().await, CloseCode::Internal);
     let came = soon(lane.receive.read_chunk(100, true)).await;
     assert!(!matches!(came, Ok(Some(_))), "an answer came before the close");

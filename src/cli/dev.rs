@@ -51,8 +51,9 @@ pub(super) fn run(args: Args) -> ExitCode {
         }
     };
     let length = show_duration(config.rules.length);
+    let metrics = config.metrics;
     let config = coordinator_config(config, identity, args.check_invariants);
-    run_coordinator(config, |coordinator| announce(coordinator, &length))
+    run_coordinator(config, metrics, |coordinator| announce(coordinator, &length))
 }
 
 /// Says where it listens, to people and to the clients of this user on this machine.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use crate::coordinator::{
     Restart, StartFrom,
 };
 use crate::store::{self, OpenError, RealDisk};
+use crate::telemetry::Telemetry;
 use crate::types::Time;
 
 const EXAMPLE: &str = "\
@@ -87,11 +89,12 @@ pub(super) fn run(args: &Args) -> ExitCode {
     };
     let length = show_duration(config.rules.length);
     let kept = tell_kept(&state, &restart.report);
+    let metrics = config.metrics;
     let mut config = coordinator_config(config, identity, args.check_invariants);
     config.clock = Arc::new(SystemClock::start(restart.clock_floor));
     config.journal = Box::new(restart.journal);
     config.recovered = Some(restart.recovered);
-    run_coordinator(config, |coordinator| {
+    run_coordinator(config, metrics, |coordinator| {
         let addr = coordinator.local_addr();
         output::talk(format_args!("listening on {addr} (QUIC), slots of {length}\n{kept}"));
     })
@@ -192,9 +195,10 @@ pub(super) fn coordinator_config(
     }
 }
 
-/// Runs a coordinator until it is asked to stop. `ready` is called once it listens.
+/// Runs a coordinator until it is asked to stop, watched at `metrics`. `ready` is called once it listens.
 pub(super) fn run_coordinator<T>(
     config: CoordinatorConfig,
+    metrics: Option<SocketAddr>,
     ready: impl FnOnce(&Coordinator) -> T,
 ) -> ExitCode {
     output::start_log();
@@ -211,6 +215,9 @@ pub(super) fn run_coordinator<T>(
         // Before anything is said: who reads that it listens may stop it at once.
         let stop = stop_signal().map_err(|error| failed(&CoordinatorError::Start(error)))?;
         let coordinator = Coordinator::bind(config).map_err(|error| cannot_listen(&error))?;
+        if let Some(addr) = metrics {
+            watched(addr, &coordinator).await?;
+        }
         // What it returns lasts as long as the coordinator.
         let _ready = ready(&coordinator);
         coordinator.run(stop).await.map_err(|error| failed(&error))
@@ -221,6 +228,20 @@ pub(super) fn run_coordinator<T>(
         Ok(()) => ExitCode::Done,
         Err(code) => code,
     }
+}
+
+/// Has those who watch the coordinator answered, for as long as the runtime lasts.
+async fn watched(addr: SocketAddr, coordinator: &Coordinator) -> Result<(), ExitCode> {
+    let telemetry = Telemetry::bind(addr).await.map_err(|error| {
+        output::complain(format_args!(
+            "cannot listen on {addr} for those who watch: {error}\n  do      name a free address in [metrics] addr"
+        ));
+        ExitCode::Failure
+    })?;
+    let addr = telemetry.local_addr();
+    output::talk(format_args!("watched at http://{addr}/readyz and http://{addr}/livez"));
+    tokio::spawn(telemetry.serve(coordinator.health()));
+    Ok(())
 }
 
 /// One thread for each core but at most two: the work on the wire is small, and what it must never

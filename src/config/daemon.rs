@@ -72,6 +72,12 @@ pub(super) fn listen(field: Field<'_>) -> Result<SocketAddr, Fault> {
     Ok(addr.unwrap_or(LISTEN))
 }
 
+pub(super) fn metrics(field: Field<'_>) -> Result<Option<SocketAddr>, Fault> {
+    const RULE: &str = "an IP address and a port, such as \"127.0.0.1:7412\"";
+    let metrics = field.table(&["addr"])?;
+    metrics.optional("addr", |field| field.text(RULE)?.parse().map_err(|_| field.wrong(RULE)))
+}
+
 pub(super) fn tls(field: Field<'_>) -> Result<TlsFiles, Fault> {
     let tls = field.table(&["cert", "key"])?;
     Ok(TlsFiles { cert: tls.required("cert", FILE, file)?, key: tls.required("key", FILE, file)? })

@@ -38,7 +38,7 @@ pub const TEMPLATE: &str = include_str!("template.toml");
 /// The sections that tell the decision core its rules.
 const RULES_SECTIONS: &[&str] = &["slot", "preemption", "priority", "resource"];
 const SECTIONS: &[&str] =
-    &["slot", "preemption", "priority", "resource", "listen", "tls", "auth", "state", "limits"];
+    &["slot", "preemption", "priority", "resource", "listen", "metrics", "tls", "auth", "state", "limits"];
 
 /// A configuration in which every value has been checked.
 #[derive(Clone, Debug)]
@@ -47,6 +47,8 @@ pub struct Config {
     pub rules: Rules,
     /// Where the daemon listens.
     pub listen: SocketAddr,
+    /// Where those who watch the daemon ask by HTTP; nowhere, unless it is set.
+    pub metrics: Option<SocketAddr>,
     /// The daemon's certificate and key, where they come from files.
     pub tls: Option<TlsFiles>,
     /// Who may connect.
@@ -65,6 +67,7 @@ impl Default for Config {
         Config {
             rules: Rules::default(),
             listen: daemon::LISTEN,
+            metrics: None,
             tls: None,
             auth: Auth::Open,
             state: None,
@@ -162,6 +165,7 @@ fn check(root: &Node) -> Result<Config, Fault> {
     Ok(Config {
         rules: rules::rules(&sections)?,
         listen: sections.optional("listen", daemon::listen)?.unwrap_or(default.listen),
+        metrics: sections.optional("metrics", daemon::metrics)?.flatten(),
         tls: sections.optional("tls", daemon::tls)?,
         auth: sections.optional("auth", daemon::auth)?.unwrap_or(default.auth),
         state: sections.optional("state", state::state)?,
