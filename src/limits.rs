@@ -200,6 +200,10 @@ pub const AUDIT_READ_CHUNK: usize = 256 * 1024;
 pub const AUDIT_READS_AGAIN: u32 = 4;
 /// Records that `audit tail` prints at once: their lines are in memory together.
 pub const AUDIT_TAIL_RECORDS: u32 = 100_000;
+/// Agents that a comparison of policies tells apart; those beyond are counted together.
+pub const AUDIT_AGENTS: usize = 1 << 18;
+/// What the story of one intent keeps of inputs and decisions: the first half of it, and the last.
+pub const AUDIT_STORY: usize = 4096;
 /// Files that a state directory may hold: past it something else writes there.
 pub const AUDIT_FILES: usize = 1 << 20;
 

@@ -10,9 +10,18 @@ mod generate;
 #[path = "twin/trace.rs"]
 mod trace;
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::sync::Arc;
+
 use audit_log::{Kept, Life, Site, live, long_trace, preclaim};
 use preclaim::coordinator::StartFrom;
-use preclaim::types::Time;
+use preclaim::resolver::{Rank, Rules, SlotOutcome, StateDigest};
+use preclaim::store::{Archive, RealDisk};
+use preclaim::types::{RawClaim, RawIntent, RawMode, RawTarget, Time};
+use trace::{Line, Model, Op, Spec, Trace};
+
+const NOTHING: StartFrom = StartFrom::Nothing { token_floor: 1 };
 
 /// Traces that each property is tried on.
 const SEEDS: std::ops::Range<u64> = 0..12;
@@ -33,6 +42,9 @@ fn what_is_exported_resolves_to_the_decisions_that_are_exported() {
         let resolved = preclaim(&["resolve"], &inputs.out).ends(0);
         assert_eq!(resolved.out, decisions.out, "seed {seed}");
         assert_eq!((inputs.err.as_str(), decisions.err.as_str()), ("", ""));
+        let again = site.audit(&["replay"]).ends(0).json();
+        assert!(again["differs"].is_null() && again["records"].as_u64().unwrap() > 0, "{again}");
+        assert_eq!(again["records"], site.audit(&["verify"]).ends(0).json()["records"]);
     }
 }
 
@@ -144,8 +156,7 @@ fn a_torn_tail_is_a_note_and_is_cut_off_only_when_asked_and_alone() {
 fn a_running_coordinators_log_is_read_and_not_repaired() {
     let site = Site::fresh("running");
     let trace = generate::trace(7);
-    let nothing = StartFrom::Nothing { token_floor: 1 };
-    let mut life = Life::start(&site.dir(), &trace.spec.toml(), Kept::default(), nothing, Time::ZERO);
+    let mut life = Life::start(&site.dir(), &trace.spec.toml(), Kept::default(), NOTHING, Time::ZERO);
     life.run(&trace.batches());
     let said = site.audit(&["verify", "--repair-tail"]).ends(1);
     assert!(said.err.contains("another coordinator has this state directory"), "{}", said.err);
@@ -182,6 +193,11 @@ fn a_log_whose_beginning_was_removed_is_verified_from_a_snapshot_and_exported_wi
     site.audit(&["verify"]).ends(0);
     let said = site.audit(&["export", "--inputs"]).ends(0);
     assert!(said.err.contains("cannot decide them alone"), "{}", said.err);
+    let again = site.audit(&["replay"]).ends(0);
+    assert!(again.json()["records"].as_u64().unwrap() > 10 && again.err.contains("from the state after"));
+    let rules = site.file("other.toml", "[priority]\nmodel = \"fifo\"\n");
+    let other = site.audit(&["replay", "--config", &rules]).ends(0).json();
+    assert_eq!(other["records"], again.json()["records"]);
 }
 
 #[test]
@@ -192,4 +208,188 @@ fn a_directory_that_holds_no_log_is_told_apart() {
     let config = site.file("preclaim.toml", "[slot]\nlength = \"10ms\"\n");
     let said = preclaim(&["audit", "verify", "--config", &config], "").ends(30);
     assert!(said.err.contains("[state]"), "{}", said.err);
+}
+
+/// Declares `dock` alone for 50 ms, as soon as may be.
+fn dock(id: u64, urgency: f64) -> RawIntent {
+    let target = RawTarget::Path("dock".into());
+    let claim = RawClaim { target, mode: RawMode::Exclusive, offset: 0, duration: 50_000 };
+    RawIntent { id, urgency, claims: vec![claim], ..RawIntent::default() }
+}
+
+/// Of two who want the same in one slot, b is more urgent and a was there first. Later c comes.
+fn rivals() -> Trace {
+    let spec = Spec { rules: Rules::default(), model: Model::Weighted { aging: 0.0 } };
+    let line = |at, who, intent| Line { at, op: Op::Declare(who, intent) };
+    let lines = vec![
+        line(30_100, "a", dock(1, 0.25)),
+        line(30_200, "b", dock(7, 0.75)),
+        line(200_000, "c", dock(1, 0.0)),
+    ];
+    Trace { spec, lines }
+}
+
+/// Lets a coordinator decide the last slot of a trace, and keeps a record of it that says something else.
+fn plant(site: &Site, trace: &Trace, tamper: impl FnOnce(&mut SlotOutcome)) {
+    let batches = trace.batches();
+    let (last, before) = batches.split_last().unwrap();
+    let mut life = Life::start(&site.dir(), &trace.spec.toml(), Kept::default(), NOTHING, Time::ZERO);
+    life.run(before);
+    life.decide_due(|_, due| due < last.slot());
+    let mut outcome = life.resolver.resolve(last);
+    tamper(&mut outcome);
+    life.keep(last, &outcome);
+}
+
+#[test]
+fn a_record_that_is_not_what_is_decided_is_found_by_its_slot() {
+    let site = Site::fresh("planted");
+    plant(&site, &rivals(), |outcome| {
+        let rank = outcome.ranks[0].as_mut().unwrap();
+        *rank = Rank { score: f64::from_bits(rank.score.to_bits() ^ 1), ..*rank };
+    });
+    site.audit(&["verify"]).ends(0);
+    let said = site.audit(&["replay"]).ends(40);
+    let differs = &said.json()["differs"];
+    assert_eq!((&differs["slot"], &differs["what"]), (&20.into(), &"score".into()), "{differs}");
+    assert!(said.err.contains("slot 20: ") && said.err.contains("0000000001.log, offset "), "{}", said.err);
+    let table = site.audit(&["replay", "--output", "table"]).ends(40).out;
+    assert!(table.contains("recorded  ") && table.contains("decided   "), "{table}");
+}
+
+#[test]
+fn a_digest_that_the_changes_do_not_make_is_damage() {
+    let site = Site::fresh("digest");
+    plant(&site, &rivals(), |outcome| {
+        outcome.digest = StateDigest::from_number(outcome.digest.to_number() ^ 1);
+    });
+    let said = site.audit(&["verify"]).ends(40);
+    let damaged = &said.json()["damaged"];
+    assert!(damaged["why"].as_str().unwrap().starts_with("slot 20: "), "{damaged}");
+    assert_eq!(site.audit(&["replay"]).ends(40).json()["differs"]["what"], "digest");
+}
+
+#[test]
+fn another_policy_tells_who_gains_and_who_loses() {
+    let site = Site::fresh("policy");
+    live(&site, &rivals(), Kept { lives: 1, ..Kept::default() });
+    let fifo = site.file("fifo.toml", "[priority]\nmodel = \"fifo\"\n");
+    let said = site.audit(&["replay", "--config", &fifo]).ends(0).json();
+    let agents: Vec<(&str, i64)> = said["agents"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| (it["agent"].as_str().unwrap(), it["gains_us"].as_i64().unwrap()))
+        .collect();
+    assert_eq!(agents, [("a", 50_000), ("c", 0), ("b", -50_000)]);
+    assert_eq!((&said["recorded"]["granted"], &said["other"]["granted"]), (&2.into(), &2.into()));
+    assert_eq!(said["agents"][0]["recorded"]["conflicts"], 1);
+    assert!((said["recorded"]["fairness"].as_f64().unwrap() - 1.0 / 3.0).abs() < 1e-9, "{said}");
+    let table = site.audit(&["replay", "--config", &fifo, "--output", "table"]).ends(0).out;
+    assert!(table.contains("+50 ms") && table.contains("-50 ms") && table.contains("Jain"), "{table}");
+}
+
+#[test]
+fn the_rules_that_were_in_force_would_have_decided_as_they_did() {
+    let site = Site::fresh("same-policy");
+    live(&site, &rivals(), Kept { lives: 1, ..Kept::default() });
+    let same = site.file("same.toml", &rivals().spec.toml());
+    let said = site.audit(&["replay", "--config", &same]).ends(0).json();
+    assert_eq!(said["recorded"], said["other"]);
+}
+
+#[test]
+fn why_tells_who_was_in_the_way_with_scores_and_what_would_have_helped() {
+    let site = Site::fresh("why");
+    live(&site, &rivals(), Kept { lives: 1, ..Kept::default() });
+    let dir = site.dir();
+    let why = |name: &str, output: &str| {
+        preclaim(&["audit", "why", name, dir.to_str().unwrap(), "--output", output], "")
+    };
+    let said = why("a/1", "json").ends(0).json();
+    assert_eq!(said["events"][0]["input"]["declare"]["id"], 1);
+    let decided = &said["events"][1];
+    assert_eq!(decided["decision"]["conflict"]["final"], true);
+    let holder = &decided["in_the_way"][0];
+    assert_eq!((&holder["agent"], &holder["id"]), (&"b".into(), &7.into()));
+    assert!(holder["decided"]["rank"]["score"].as_f64() > decided["rank"]["score"].as_f64(), "{said}");
+    assert_eq!(holder["decided"]["holds"], "dock (exclusive)");
+    let remedies = said["would_have"].as_array().unwrap();
+    assert_eq!(remedies[0]["start"]["at"], decided["decision"]["conflict"]["offer"], "{said}");
+    assert_eq!(remedies[1]["score_above"], holder["decided"]["rank"]["score"]);
+    let told = why("a/1", "table").ends(0).out;
+    assert!(told.contains("declares dock (exclusive) 50 ms, class 0"), "{told}");
+    assert!(told.contains("b/7 (token 1, class 0, score 0."), "{told}");
+    assert!(told.contains("would have made it a grant"), "{told}");
+    assert!(!why("b/7", "table").ends(0).out.contains("would have"));
+    why("a/2", "json").ends(2);
+    why("a", "json").ends(2);
+}
+
+#[test]
+fn every_intent_of_a_busy_log_has_its_story() {
+    let site = Site::fresh("stories");
+    live(&site, &long_trace(20..24), Kept::default());
+    let decisions = site.audit(&["export", "--decisions"]).ends(0).out;
+    let mut names: Vec<String> = Vec::new();
+    for line in decisions.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        names.push(format!("{}/{}", line["agent"].as_str().unwrap(), line["id"]));
+    }
+    let all = names.len();
+    names.sort();
+    names.dedup();
+    let mut told = 0;
+    for name in &names {
+        let dir = site.dir();
+        let said = preclaim(&["audit", "why", name, dir.to_str().unwrap()], "").ends(0).json();
+        let events = said["events"].as_array().unwrap();
+        told += events.iter().filter(|event| event.get("decision").is_some()).count();
+        preclaim(&["audit", "why", name, dir.to_str().unwrap(), "--output", "table"], "").ends(0);
+    }
+    assert_eq!(told, all, "each decision is in one story");
+}
+
+#[test]
+fn a_walk_goes_on_through_segments_that_are_turned_over_and_compressed_meanwhile() {
+    let site = Site::fresh("walk");
+    let trace = long_trace(40..52);
+    let kept = Kept { segment_bytes: 4096, compress: true, ..Kept::default() };
+    let mut life = Life::start(&site.dir(), &trace.spec.toml(), kept, NOTHING, Time::ZERO);
+    let archive = Archive::open(Arc::new(RealDisk::new(site.dir()))).unwrap();
+    let mut walk = archive.walk(1, None);
+    let mut seqs = Vec::new();
+    for batches in trace.batches().chunks(3) {
+        life.run(batches);
+        let torn = walk.read_on(&mut |found| {
+            seqs.push(found.entry.stamp.seq);
+            Ok(())
+        });
+        assert_eq!(torn.unwrap(), None);
+        assert!(!walk.has_news().unwrap() || archive.contents().unwrap().segments[0] > 1);
+    }
+    assert!(seqs.len() > 20 && walk.segment() > 2);
+    assert!(seqs.iter().copied().eq(1..=seqs.len() as u64), "{seqs:?}");
+    drop(life);
+    assert_eq!(site.audit(&["verify"]).ends(0).json()["records"], seqs.len());
+}
+
+#[test]
+fn a_log_that_is_followed_goes_on_with_what_comes() {
+    let site = Site::fresh("follow");
+    let trace = rivals();
+    let batches = trace.batches();
+    let (last, before) = batches.split_last().unwrap();
+    let mut life = Life::start(&site.dir(), &trace.spec.toml(), Kept::default(), NOTHING, Time::ZERO);
+    life.run(before);
+    let dir = site.dir();
+    let args = ["audit", "tail", "--follow", "--output", "json", dir.to_str().unwrap()];
+    let mut child = audit_log::spawn(&args, Stdio::null());
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = || serde_json::from_str::<serde_json::Value>(&lines.next().unwrap().unwrap()).unwrap();
+    while next()["slot"] != 3 {}
+    life.run(std::slice::from_ref(last));
+    while next()["slot"] != 20 {}
+    child.kill().unwrap();
+    child.wait().unwrap();
 }

@@ -2,7 +2,7 @@
 //! journaled on a real disk, without a clock or a socket.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
 use preclaim::audit::{Appended, Journal, SlotEntry};
@@ -91,12 +91,7 @@ impl Said {
 /// Runs the command with `input` to its end.
 pub(crate) fn preclaim(args: &[&str], input: &str) -> Said {
     use std::io::Write;
-    let mut command = Command::new(env!("CARGO_BIN_EXE_preclaim"));
-    command.args(args).env("TZ", "UTC").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = {
-        let _forking = FORKING.lock();
-        command.spawn().unwrap()
-    };
+    let mut child = spawn(args, Stdio::piped());
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_owned();
     let writer = std::thread::spawn(move || {
@@ -106,6 +101,13 @@ pub(crate) fn preclaim(args: &[&str], input: &str) -> Said {
     writer.join().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Said { code: status.code().unwrap(), out: text(stdout), err: text(stderr) }
+}
+
+pub(crate) fn spawn(args: &[&str], stdin: Stdio) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_preclaim"));
+    command.args(args).env("TZ", "UTC").stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let _forking = FORKING.lock();
+    command.spawn().unwrap()
 }
 
 /// How the log of a trace is kept.
@@ -168,7 +170,7 @@ impl Life {
         self.last = batch.slot();
     }
 
-    fn decide_due(&mut self, more: impl Fn(&Resolver, Slot) -> bool) {
+    pub(crate) fn decide_due(&mut self, more: impl Fn(&Resolver, Slot) -> bool) {
         while let Some(due) = self.resolver.next_due().filter(|due| more(&self.resolver, *due)) {
             self.decide(&SlotBatch::empty(due));
         }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
+use super::problem::decoded;
 use super::{ExitCode, Problem, Progress, note};
 use crate::audit::Record;
 use crate::config::show_duration;
@@ -102,7 +103,7 @@ impl Export<'_> {
     fn take(&mut self, found: &Found<'_>) -> Result<(), Rejection> {
         self.progress.tick();
         let unfit = |why: String| Unfit { file: found.file.to_owned(), offset: found.entry.offset, why };
-        let (record, _) = Record::decode(found.entry.body).map_err(|error| unfit(error.to_string()))?;
+        let record = decoded(found)?;
         if self.length.is_none() {
             let length = slot_length(record.slot, record.at);
             let length = length.ok_or_else(|| unfit("its time is not the end of its slot".to_owned()))?;

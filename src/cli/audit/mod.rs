@@ -5,8 +5,10 @@
 mod export;
 mod problem;
 mod progress;
+mod replay;
 mod tail;
 mod verify;
+mod why;
 mod words;
 
 use std::path::PathBuf;
@@ -42,6 +44,8 @@ enum Command {
     Tail(tail::Args),
     Verify(verify::Args),
     Export(export::Args),
+    Replay(replay::Args),
+    Why(why::Args),
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {
@@ -49,6 +53,8 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Command::Tail(args) => tail::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Export(args) => export::run(args),
+        Command::Replay(args) => replay::run(args),
+        Command::Why(args) => why::run(args),
     };
     ended.unwrap_or_else(Problem::say)
 }

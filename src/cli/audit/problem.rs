@@ -6,8 +6,10 @@ use std::io;
 use serde::Serialize;
 
 use super::super::{ExitCode, output};
+use crate::audit::{BodyError, Record};
+use crate::config::ConfigError;
 use crate::replay::Unfit;
-use crate::store::OpenError;
+use crate::store::{Found, OpenError};
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -106,9 +108,23 @@ impl From<OpenError> for Problem {
             Ok(unfit) => return Problem::Unfit(*unfit),
             Err(why) => why,
         };
+        let why = match why.downcast::<ConfigError>() {
+            Ok(error) => return Problem::configuration(&format_args!("the rules in the log: {error}")),
+            Err(why) => why,
+        };
         match why.downcast::<io::Error>() {
             Ok(error) => Problem::Output(*error),
             Err(why) => Problem::Log(OpenError::Rejected(why)),
         }
     }
+}
+
+/// The record that was found.
+pub(super) fn decoded(found: &Found<'_>) -> Result<Record, Unfit> {
+    let unfit = |error: BodyError| Unfit {
+        file: found.file.to_owned(),
+        offset: found.entry.offset,
+        why: error.to_string(),
+    };
+    Record::decode(found.entry.body).map(|(record, _)| record).map_err(unfit)
 }

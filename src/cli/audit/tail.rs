@@ -1,6 +1,7 @@
 //! `preclaim audit tail`: the last records, and those that come.
 
 use std::collections::VecDeque;
+use std::io;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -8,15 +9,15 @@ use serde_json::value::RawValue;
 
 use super::super::output::{self, Format, Output};
 use super::super::times::Wall;
+use super::problem::decoded;
 use super::{ExitCode, Place, Problem, words};
-use crate::audit::Record;
+use crate::audit::{Record, StoredInput};
 use crate::clock::{Clock, SystemClock};
 use crate::limits::AUDIT_TAIL_RECORDS;
-use crate::replay::Unfit;
 use crate::resolver::Rank;
 use crate::store::{Archive, Found, Rejection, Walk};
 use crate::trace::{write_decision, write_input};
-use crate::types::Time;
+use crate::types::{Decision, Slot, Time};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -90,12 +91,7 @@ fn last(archive: &Archive, count: usize, format: Format) -> Result<(VecDeque<Str
 }
 
 fn line(found: &Found<'_>, format: Format) -> Result<String, Rejection> {
-    let unfit = |error: crate::audit::BodyError| Unfit {
-        file: found.file.to_owned(),
-        offset: found.entry.offset,
-        why: error.to_string(),
-    };
-    let (record, _) = Record::decode(found.entry.body).map_err(unfit)?;
+    let record = decoded(found)?;
     match format {
         Format::Json => document(&record),
         Format::Table => {
@@ -127,7 +123,7 @@ struct Document {
 }
 
 #[derive(Serialize)]
-struct RankBody {
+pub(super) struct RankBody {
     score: f64,
     overdue: bool,
 }
@@ -139,24 +135,34 @@ impl From<Rank> for RankBody {
 }
 
 fn document(record: &Record) -> Result<String, Rejection> {
-    let raw = |bytes: Vec<u8>| Ok(RawValue::from_string(String::from_utf8(bytes)?.trim_end().to_owned())?);
-    let inputs = record.inputs.iter().map(|input| {
-        let mut bytes = Vec::new();
-        write_input(&mut bytes, input)?;
-        raw(bytes)
-    });
-    let decisions = record.decisions.iter().map(|decision| {
-        let mut bytes = Vec::new();
-        write_decision(&mut bytes, record.slot, record.at, decision)?;
-        raw(bytes)
-    });
+    let inputs = record.inputs.iter().map(raw_input).collect::<io::Result<_>>()?;
+    let decisions = record.decisions.iter().map(|decision| raw_decision(record.slot, record.at, decision));
     Ok(output::json(&Document {
         slot: record.slot.number(),
         at: record.at,
         rules_version: record.rules_version,
-        inputs: inputs.collect::<Result<_, Rejection>>()?,
-        decisions: decisions.collect::<Result<_, Rejection>>()?,
+        inputs,
+        decisions: decisions.collect::<io::Result<_>>()?,
         ranks: record.ranks.iter().map(|rank| rank.map(RankBody::from)).collect(),
         digest: record.digest.to_string(),
     }))
+}
+
+/// An input as `export` has it.
+pub(super) fn raw_input(input: &StoredInput) -> io::Result<Box<RawValue>> {
+    let mut line = Vec::new();
+    write_input(&mut line, input)?;
+    raw(line)
+}
+
+/// A decision as `export` has it.
+pub(super) fn raw_decision(slot: Slot, at: Time, decision: &Decision) -> io::Result<Box<RawValue>> {
+    let mut line = Vec::new();
+    write_decision(&mut line, slot, at, decision)?;
+    raw(line)
+}
+
+fn raw(line: Vec<u8>) -> io::Result<Box<RawValue>> {
+    let text = String::from_utf8(line).map_err(io::Error::other)?;
+    Ok(RawValue::from_string(text.trim_end().to_owned())?)
 }
