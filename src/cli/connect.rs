@@ -168,7 +168,7 @@ pub(super) fn undecided(error: &DeclareError, again: String) -> Complaint {
     let code = match error {
         DeclareError::Unknown { .. } => ExitCode::Unknown,
         DeclareError::Disconnected => ExitCode::Unreachable,
-        DeclareError::Draining | DeclareError::Full => ExitCode::Overloaded,
+        DeclareError::Draining { .. } | DeclareError::Full => ExitCode::Overloaded,
         DeclareError::IdBusy { .. }
         | DeclareError::TooLarge
         | DeclareError::Ended { .. }

@@ -358,7 +358,7 @@ fn refused(not_taken: NotTaken, id: IntentId) -> DeclareError {
     match not_taken {
         NotTaken::Disconnected => DeclareError::Disconnected,
         NotTaken::Full => DeclareError::Full,
-        NotTaken::Draining => DeclareError::Draining,
+        NotTaken::Draining(reason) => DeclareError::Draining { reason: reason.to_string() },
         NotTaken::IdBusy => DeclareError::IdBusy { id },
         NotTaken::TooLarge => DeclareError::TooLarge,
     }

@@ -221,9 +221,12 @@ pub enum DeclareError {
     /// There is no connection; nothing was sent.
     #[error("not connected; nothing was sent")]
     Disconnected,
-    /// The coordinator shuts down and takes nothing new; nothing was sent.
-    #[error("the coordinator is shutting down; nothing was sent")]
-    Draining,
+    /// The coordinator takes nothing new: it shuts down, or cannot keep records. Nothing was sent.
+    #[error("the coordinator takes nothing new ({reason}); nothing was sent")]
+    Draining {
+        /// Why, as it says.
+        reason: String,
+    },
     /// From [`super::Client::try_declare`]: as many declarations as the coordinator takes are unanswered.
     #[error("as many declarations as the coordinator takes are unanswered")]
     Full,
@@ -258,7 +261,7 @@ impl DeclareError {
         match self {
             DeclareError::Unknown { .. }
             | DeclareError::Disconnected
-            | DeclareError::Draining
+            | DeclareError::Draining { .. }
             | DeclareError::Full => true,
             DeclareError::IdBusy { .. }
             | DeclareError::TooLarge

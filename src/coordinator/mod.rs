@@ -150,7 +150,7 @@ pub enum CoordinatorError {
     #[error("the slot loop has died; what it said is above")]
     SlotLoopDied,
     /// A slot's record is not in the log, or may not be. Nothing of it was sent.
-    #[error("a slot's record could not be kept, so nothing is granted any more: {0}")]
+    #[error("a slot's record could not be kept: {0}")]
     Journal(String),
     /// A slot broke a rule that must always hold. Nothing of it was sent.
     #[error("a slot broke an invariant, and nothing of it was sent: {0}")]

@@ -16,6 +16,7 @@ mod held;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::sync::Arc;
 
 pub use clock::{Bounds, ClockEstimate};
 pub use event::{Event, Loss, News, Reply};
@@ -95,14 +96,14 @@ pub struct Draft {
 }
 
 /// Why a command was not taken; nothing was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotTaken {
     /// There is no connection.
     Disconnected,
     /// As many requests as the coordinator takes, or [`limits::REQUESTS`], are unanswered.
     Full,
-    /// The coordinator shuts down.
-    Draining,
+    /// The coordinator takes nothing new, and why, as it says.
+    Draining(Arc<str>),
     /// The id is being declared, or held, by this session.
     IdBusy,
     /// The declaration does not fit in a frame.
@@ -148,8 +149,14 @@ enum Pending {
 #[derive(Debug)]
 enum Link {
     Down,
-    Greeting { since: Local },
-    Up { welcome: Box<Welcome>, draining: bool },
+    Greeting {
+        since: Local,
+    },
+    /// `draining` says why nothing new is taken in, once that is so.
+    Up {
+        welcome: Box<Welcome>,
+        draining: Option<Arc<str>>,
+    },
 }
 
 /// See the module's documentation.
@@ -270,13 +277,13 @@ impl AgentSession {
     /// Where it was not taken; nothing was sent.
     pub fn declare(&mut self, draft: Draft) -> Result<u64, NotTaken> {
         let (undecided, draining) = match &self.link {
-            Link::Up { welcome, draining } => (welcome.limits.undecided as usize, *draining),
+            Link::Up { welcome, draining } => (welcome.limits.undecided as usize, draining.clone()),
             Link::Down | Link::Greeting { .. } => return Err(NotTaken::Disconnected),
         };
         let id = IntentId::new(draft.intent.id);
         let busy = self.holdings.of(id).is_some() || self.revoked.contains_key(&id);
-        if draining {
-            return Err(NotTaken::Draining);
+        if let Some(reason) = draining {
+            return Err(NotTaken::Draining(reason));
         }
         if self.declared.contains_key(&id) || (busy && !draft.revision) {
             return Err(NotTaken::IdBusy);
@@ -379,7 +386,7 @@ impl AgentSession {
                 Ok(())
             }
             (ToAgent::Draining(news), Link::Up { draining, .. }) => {
-                *draining = true;
+                *draining = Some(news.reason.as_str().into());
                 self.told_to_drain(news.reason, news.retry_after_us);
                 Ok(())
             }
@@ -468,7 +475,7 @@ impl AgentSession {
         }
         self.learn_time(since, now, welcome.now);
         self.pings.next = Some(now);
-        self.link = Link::Up { welcome: Box::new(welcome), draining: false };
+        self.link = Link::Up { welcome: Box::new(welcome), draining: None };
         self.events.push_back(Event::Welcomed);
         self.tick_pings(now);
         Ok(())
