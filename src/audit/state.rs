@@ -9,7 +9,7 @@ use super::record::{ChangesPart, Record, StoredInput, StoredOp};
 use crate::limits;
 use crate::resolver::{Image, ImageHead, ImageItem, StateDigest};
 use crate::session::coordinator::{Route, SessionChange};
-use crate::types::{Agent, IntentKey, Slot, Time};
+use crate::types::{Agent, FixedMap, IntentKey, Slot, Time};
 
 /// The whole state of a coordinator after a record.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ pub struct State {
     pending: Vec<StoredOp>,
     sessions: BTreeMap<(Agent, Arc<str>), SessionChange>,
     next_session: u64,
-    routes: BTreeMap<IntentKey, Route>,
+    routes: FixedMap<IntentKey, Route>,
 }
 
 /// Why a record does not continue a state.
@@ -102,12 +102,12 @@ impl State {
     }
 
     /// Where news of each intent in force or undecided goes.
-    pub fn routes(&self) -> &BTreeMap<IntentKey, Route> {
+    pub fn routes(&self) -> &FixedMap<IntentKey, Route> {
         &self.routes
     }
 
     /// Takes the state apart: the decision core's part, and where news of intents goes.
-    pub fn into_parts(self) -> (Image, BTreeMap<IntentKey, Route>) {
+    pub fn into_parts(self) -> (Image, FixedMap<IntentKey, Route>) {
         (self.image, self.routes)
     }
 
@@ -197,7 +197,9 @@ impl State {
         encode_head(&head, &extra, &mut chunk);
         write(&chunk)?;
         let state = self.image.items().map(SnapshotItem::State);
-        let routes = self.routes.iter().map(|(key, route)| SnapshotItem::Route(key.clone(), route.clone()));
+        let mut routes: Vec<(&IntentKey, &Route)> = self.routes.iter().collect();
+        routes.sort_unstable_by_key(|(key, _)| *key);
+        let routes = routes.into_iter().map(|(key, route)| SnapshotItem::Route(key.clone(), route.clone()));
         let mut items = state.chain(routes).peekable();
         while items.peek().is_some() {
             chunk.clear();

@@ -1,12 +1,13 @@
 //! Whom the load talks to: a coordinator in this process, or one that runs elsewhere.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::kept::{Kept, Opened};
+use super::kept::{Kept, Opened, micros};
 use super::probe::{Probe, Seen};
 use super::{BenchError, Place, Plan};
 use crate::client::ClientBuilder;
@@ -53,13 +54,16 @@ impl Host {
             observer: Some(probe.clone()),
             ..CoordinatorConfig::in_memory(rules)?
         };
-        let kept = opened.map(|Opened { kept, journal, recovered, .. }| {
+        let mut kept = opened.map(|Opened { kept, journal, recovered, .. }| {
             (config.journal, config.recovered) = (journal, Some(recovered));
             kept
         });
         let runtime = runtime("preclaim-io")?;
         let entered = runtime.enter();
+        let began = Instant::now();
         let coordinator = Coordinator::bind(config)?;
+        // It takes up sessions there.
+        kept.iter_mut().for_each(|kept| kept.recovery.took = kept.recovery.took.plus(micros(began)));
         let builder = ClientBuilder::default()
             .addr(coordinator.local_addr().to_string())
             .ca_der(coordinator.certificate());

@@ -9,6 +9,7 @@ use std::{env, fs, io};
 
 use super::bare::{Bare, Grid};
 use super::crowd::{self, Crowd};
+use super::watched::Watched;
 use super::{BenchError, Keep, Plan};
 use crate::audit::{Appended, Journal, SlotEntry};
 use crate::clock::{Clock, SystemClock};
@@ -32,7 +33,7 @@ pub(super) struct Kept {
     pub(super) directory: PathBuf,
     pub(super) recovery: Recovery,
     meter: Arc<Meter>,
-    disk: Arc<dyn Disk>,
+    disk: Arc<Watched>,
     /// Removed last, where it is to be.
     _fresh: Option<Fresh>,
 }
@@ -84,19 +85,19 @@ impl Kept {
         let now = || SystemClock::start(Time::ZERO).now();
         let fresh = keep.dir.is_none().then(Fresh::new);
         let directory = keep.dir.clone().or(fresh.as_ref().map(|fresh| fresh.0.clone())).unwrap_or_default();
-        let disk: Arc<dyn Disk> = Arc::new(RealDisk::create(&directory)?);
+        let disk = Arc::new(Watched::new(RealDisk::create(&directory)?));
         let config = config(plan)?;
         let settings = settings(keep, &directory);
         let mut from = StartFrom::State;
         if fs::read_dir(&directory)?.next().is_none() {
             from = StartFrom::Nothing { token_floor: 1 };
             if keep.grants > 0 {
-                crowd::fill(Arc::clone(&disk), &config, &settings, Crowd::of(keep.grants), now())?;
+                crowd::fill(disk.clone(), &config, &settings, Crowd::of(keep.grants), now())?;
                 from = StartFrom::State;
             }
         }
         let began = Instant::now();
-        let restart = recover(Arc::clone(&disk), &config, &settings, from, now())?;
+        let restart = recover(disk.clone(), &config, &settings, from, now())?;
         let took = micros(began);
         let (grants, records) = (restart.report.grants, restart.report.records);
         let recovery = Recovery { took, grants, records };
@@ -113,6 +114,12 @@ impl Kept {
         std::mem::take(&mut *self.meter.written.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// From when to when, by `clock`, each snapshot was made.
+    pub(super) fn snapshots(&self, clock: SystemClock) -> Vec<(Time, Time)> {
+        let ago = |at: Instant| clock.now().before(micros(at));
+        self.disk.snapshots().into_iter().map(|(begun, done)| (ago(begun), ago(done))).collect()
+    }
+
     /// Starts a thread that half a slot after each boundary writes as many bytes as the last record has,
     /// to a file of its own on the same disk, and syncs them.
     ///
@@ -125,7 +132,7 @@ impl Kept {
         time: (Time, Time),
     ) -> io::Result<Bare<Synced>> {
         let meter = Arc::clone(&self.meter);
-        let mut beside = Beside::new(Arc::clone(&self.disk))?;
+        let mut beside = Beside::new(self.disk.clone())?;
         Bare::start(clock, grid.half_a_slot_later(), time, move |late| {
             let bytes = meter.last.load(Ordering::Relaxed);
             let took = (bytes > 0).then(|| beside.write(bytes))?.ok()?;
@@ -134,7 +141,7 @@ impl Kept {
     }
 }
 
-fn micros(since: Instant) -> Micros {
+pub(super) fn micros(since: Instant) -> Micros {
     Micros::from_us(u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX))
 }
 

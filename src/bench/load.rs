@@ -103,7 +103,7 @@ fn run_on(runtime: &Runtime, plan: &Plan, host: &Host, tell: &dyn Fn(&str)) -> R
         bare: bare.noted(),
         beside: beside.map(Bare::noted).unwrap_or_default(),
         seen: host.seen(),
-        log: host.kept().map(Log::of),
+        log: host.kept().map(|kept| Log::of(kept, clock)),
     };
     measured.fail("not_sent", not_sent);
     driven.into_iter().for_each(|driven| measured.add(driven));
@@ -118,13 +118,16 @@ pub(super) struct Log {
     pub(super) disk: Option<DiskPlace>,
     pub(super) recovery: Recovery,
     pub(super) written: Vec<Written>,
+    /// From when to when snapshots were made.
+    pub(super) snapshots: Vec<(Time, Time)>,
 }
 
 impl Log {
-    fn of(kept: &Kept) -> Self {
+    fn of(kept: &Kept, clock: SystemClock) -> Self {
         let (directory, recovery) = (kept.directory.clone(), kept.recovery);
         let disk = DiskPlace::of(&directory);
-        Log { durability: kept.durability, directory, disk, recovery, written: kept.written() }
+        let (written, snapshots) = (kept.written(), kept.snapshots(clock));
+        Log { durability: kept.durability, directory, disk, recovery, written, snapshots }
     }
 }
 

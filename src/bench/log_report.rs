@@ -9,8 +9,8 @@ use super::disk::DiskPlace;
 use super::load::Measured;
 use super::stats::Quantiles;
 use crate::config::{Durability, show_duration};
-use crate::coordinator::SlotReport;
-use crate::types::{FixedMap, Slot};
+use crate::coordinator::{Punctuality, SlotReport};
+use crate::types::{FixedMap, Slot, Time};
 
 /// The log, in the measured time. Spans of time are in µs.
 #[derive(Clone, Debug, Serialize)]
@@ -21,7 +21,7 @@ pub struct LogReport {
     pub directory: String,
     /// The disk that it is on, where the system says.
     pub disk: Option<DiskPlace>,
-    /// How long it took to go on from what the directory held.
+    /// How long it took to go on from what the directory held, up to a coordinator that listens.
     pub recovery_us: u64,
     /// Grants that were in force there.
     pub recovered_grants: usize,
@@ -44,6 +44,47 @@ pub struct LogReport {
     pub fdatasync: Option<Quantiles>,
     /// The same with that thread's sleep to an instant before it: from the instant to durable.
     pub bare_sync: Option<Quantiles>,
+    /// The making of snapshots, where some were made meanwhile.
+    pub snapshots: Option<Snapshots>,
+}
+
+/// Snapshots that were made in the measured time, and how slots fared.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Snapshots {
+    /// How many, in part or whole.
+    pub made: usize,
+    /// How long they took in the measured time.
+    pub took_us: u64,
+    /// Slots decided meanwhile.
+    pub slots: u64,
+    /// Of these, those whose work overran the next boundary.
+    pub late: u64,
+    /// From the slot's end until its loop had published it, of slots decided meanwhile.
+    pub during: Option<Quantiles>,
+    /// The same of all others.
+    pub beside: Option<Quantiles>,
+}
+
+impl Snapshots {
+    fn of(measured: &Measured, snapshots: &[(Time, Time)], slots: &[SlotReport]) -> Option<Self> {
+        let (from, until) = (measured.from, measured.until);
+        let clipped = snapshots.iter().map(|(begun, done)| (*begun.max(&from), *done.min(&until)));
+        let made: Vec<(Time, Time)> = clipped.filter(|(begun, done)| begun < done).collect();
+        let is_during = |report: &&SlotReport| {
+            made.iter().any(|(begun, done)| report.published >= *begun && report.at < *done)
+        };
+        let whole = |report: &SlotReport| report.published.since(report.at);
+        let during = || slots.iter().filter(is_during);
+        let late = during().filter(|report| report.punctuality != Punctuality::OnTime).count() as u64;
+        (!made.is_empty()).then(|| Snapshots {
+            made: made.len(),
+            took_us: made.iter().map(|(begun, done)| done.since(*begun).as_us()).sum(),
+            slots: during().count() as u64,
+            late,
+            during: Quantiles::of(during().map(whole)),
+            beside: Quantiles::of(slots.iter().filter(|report| !is_during(report)).map(whole)),
+        })
+    }
 }
 
 impl LogReport {
@@ -74,16 +115,22 @@ impl LogReport {
             persist: Quantiles::of(written().map(|(_, report)| report.persisted.since(report.resolved))),
             fdatasync: Quantiles::of(beside.iter().map(|synced| synced.took)),
             bare_sync: Quantiles::of(beside.iter().map(|synced| synced.late.plus(synced.took))),
+            snapshots: Snapshots::of(measured, &log.snapshots, slots),
         })
     }
 
     /// Rows of the table.
-    pub(super) fn rows(&self) -> [(&'static str, Option<Quantiles>); 3] {
-        [
+    pub(super) fn rows(&self) -> Vec<(&'static str, Option<Quantiles>)> {
+        let mut rows = vec![
             ("persist, slots with a record", self.persist),
             ("  fdatasync of the same bytes", self.fdatasync),
             ("  a bare thread's sleep and it", self.bare_sync),
-        ]
+        ];
+        if let Some(snapshots) = &self.snapshots {
+            rows.push(("slot, during a snapshot", snapshots.during));
+            rows.push(("slot, without a snapshot", snapshots.beside));
+        }
+        rows
     }
 
     /// By how much the p99 of making a record durable lies above that of one `fdatasync` of as many
@@ -107,6 +154,10 @@ impl fmt::Display for LogReport {
                 self.recovery_us as f64 / 1e6,
                 self.recovered_records
             )?;
+        }
+        if let Some(Snapshots { made, took_us, slots, late, .. }) = &self.snapshots {
+            let seconds = *took_us as f64 / 1e6;
+            writeln!(f, "snapshots: {made}, {seconds:.1} s; {slots} slots meanwhile, late {late}")?;
         }
         writeln!(
             f,

@@ -32,13 +32,14 @@ mod report;
 mod schedule;
 mod stats;
 mod threshold;
+mod watched;
 
 use std::io;
 
 pub use crowd::{Crowd, fill};
 pub use disk::DiskPlace;
 pub use limit::{Bottleneck, LimitReport, Step, find_limit};
-pub use log_report::LogReport;
+pub use log_report::{LogReport, Snapshots};
 pub use machine::{Build, Machine};
 pub use plan::{Keep, Place, Plan, PlanError};
 pub use report::{Load, Phases, Report, Slots};

@@ -126,11 +126,13 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// A record as it stands between two slots.
-    pub(super) fn settled(standing: Standing, grant: Option<Token>, hash: u128) -> Self {
+    /// A record as it stands between two slots, and the grant that goes with it.
+    pub(super) fn settled(standing: Standing, hash: u128) -> (Self, Option<Granted>) {
         let settled = standing.intent().cloned();
-        let Standing { undecided, grant: _, ended } = standing;
-        Record { undecided, grant, ended, hash: Some(hash), is_touched: false, settled }
+        let Standing { undecided, grant, ended } = standing;
+        let token = grant.as_ref().map(|granted| granted.token);
+        let record = Record { undecided, grant: token, ended, hash: Some(hash), is_touched: false, settled };
+        (record, grant)
     }
 
     fn is_blank(&self) -> bool {
@@ -159,20 +161,27 @@ pub(super) struct Book {
 }
 
 impl Book {
-    /// A book without records, that remembers these ended ids.
-    pub(super) fn restore(ended: VecDeque<(Time, IntentKey)>) -> Self {
-        Book { ended, ..Book::default() }
+    /// A book with room for so many records and none yet, that remembers these ended ids.
+    pub(super) fn restore(ended: VecDeque<(Time, IntentKey)>, records: usize) -> Self {
+        let mut book = Book { ended, ..Book::default() };
+        book.records.reserve(records);
+        book
     }
 
-    /// Enters a record as it stands between two slots, with its grant.
-    pub(super) fn restore_record(&mut self, key: &IntentKey, record: Record, grant: Option<Grant>) {
+    /// Enters a record as it stands between two slots.
+    pub(super) fn restore_record(&mut self, key: &IntentKey, record: Record) {
         if record.undecided.is_some() {
             self.undecided.insert(key.clone());
         }
         self.records.insert(key.clone(), record);
-        if let Some(grant) = grant {
-            self.index_grant(grant);
-        }
+    }
+
+    /// Enters the grants of all records: trees are built at once in a fraction of the time that it takes
+    /// to insert as much.
+    pub(super) fn restore_grants(&mut self, grants: Vec<Grant>) {
+        self.by_end = grants.iter().map(|grant| (grant.end, grant.token)).collect();
+        grants.iter().for_each(|grant| self.index_holder(grant));
+        self.grants = grants.into_iter().map(|grant| (grant.token, grant)).collect();
     }
 
     /// The id's record, to be changed; a blank one that stays so is dropped at the end of the slot.
@@ -261,12 +270,16 @@ impl Book {
 
     fn index_grant(&mut self, grant: Grant) {
         self.by_end.insert((grant.end, grant.token));
+        self.index_holder(&grant);
+        self.grants.insert(grant.token, grant);
+    }
+
+    fn index_holder(&mut self, grant: &Grant) {
         let of_agent = self.by_agent.entry(grant.key.agent.clone()).or_default();
         of_agent.insert((grant.held_from(), grant.token));
         if grant.intent.hold {
             *self.leases.entry(grant.task()).or_default() += 1;
         }
-        self.grants.insert(grant.token, grant);
     }
 
     /// Takes a grant out; its id stands for nothing by it any longer.

@@ -9,7 +9,7 @@ use super::digest::StateDigest;
 use super::history::{EndedGrants, EndedWindows};
 use super::ledger::{Group, Kind, Ledger};
 use super::settings::{Settings, hash_of_capacity};
-use super::state::{EndedTarget, SlotChanges, Standing};
+use super::state::{EndedTarget, Granted, SlotChanges, Standing};
 use super::{Change, Resolver, Rules, hash_of_counters};
 use crate::types::{Agent, IntentKey, Path, Slot, Time, Window};
 
@@ -244,28 +244,32 @@ impl Resolver {
             ledger,
             ..Resolver::new(rules)
         };
-        resolver.book = Book::restore(image.ended);
+        resolver.book = Book::restore(image.ended, image.items.len());
+        let mut grants = Vec::new();
         for (key, Item { standing, hash }) in image.items {
-            resolver.restore(key, standing, hash);
+            let (record, granted) = Record::settled(standing, hash);
+            resolver.book.restore_record(&key, record);
+            grants.extend(granted.map(|granted| (key, granted)));
         }
+        // As they were given: their windows come nearly in order too, and the newest lie together.
+        grants.sort_unstable_by_key(|(_, granted)| granted.token);
+        let grants = grants.into_iter().map(|(key, granted)| resolver.restore_group(key, granted)).collect();
+        resolver.book.restore_grants(grants);
         resolver.changes = pending.iter().filter_map(Change::of).collect();
         resolver
     }
 
-    fn restore(&mut self, key: IntentKey, standing: Standing, hash: u128) {
-        let grant = standing.grant.as_ref().map(|state| {
-            let group = self.ledger.add(Group {
-                key: key.clone(),
-                kind: Kind::Granted(state.token),
-                class: state.intent.class,
-                claims: state.intent.claims.clone(),
-                tolerances: self.settings.tolerances(&state.intent.claims),
-                windows: state.windows.clone(),
-            });
-            Grant::of_state(key.clone(), state, group)
+    /// Lays a grant's windows.
+    fn restore_group(&mut self, key: IntentKey, mut granted: Granted) -> Grant {
+        let group = self.ledger.add(Group {
+            key: key.clone(),
+            kind: Kind::Granted(granted.token),
+            class: granted.intent.class,
+            claims: granted.intent.claims.clone(),
+            tolerances: self.settings.tolerances(&granted.intent.claims),
+            windows: std::mem::take(&mut granted.windows),
         });
-        let token = grant.as_ref().map(|grant| grant.token);
-        self.book.restore_record(&key, Record::settled(standing, token, hash), grant);
+        Grant::of_state(key, &granted, group)
     }
 }
 

@@ -26,6 +26,9 @@ pub struct FileJournal {
     snapshots: Snapshots,
 }
 
+/// The name of the thread that makes snapshots.
+pub const SNAPSHOT_THREAD: &str = "preclaim-snapshots";
+
 /// Bytes of a body's buffer that are kept for the next one.
 const BODY_KEPT: usize = 4 << 20;
 
@@ -139,7 +142,7 @@ impl Snapshots {
     fn start(archive: Archive, base: u64) -> std::io::Result<Self> {
         let (ask, asked) = sync_channel(1);
         let thread = thread::Builder::new()
-            .name("preclaim-snapshots".into())
+            .name(SNAPSHOT_THREAD.into())
             .spawn(move || make_snapshots(&archive, base, &asked))?;
         Ok(Snapshots::ByThread { ask: Some(ask), thread: Some(thread) })
     }

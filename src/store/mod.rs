@@ -30,7 +30,7 @@ pub use archive::{Archive, Item, Read, Rejection, SnapshotRead, Tail, Upto, Visi
 pub use disk::{Access, Disk, DiskFile, Listed, RealDisk};
 pub use error::{Fault, OpenError};
 pub(crate) use journal::follow;
-pub use journal::{FileJournal, make_snapshot};
+pub use journal::{FileJournal, SNAPSHOT_THREAD, make_snapshot};
 pub use log::{Durability, Log, Options, UpkeepBy};
 pub use open::{Begin, Recovered, TornTail, repair_tail};
 pub use snapshot::{Position, SnapshotWriter};

@@ -190,7 +190,8 @@ pub struct SnapshotWriter<'a> {
 }
 
 impl SnapshotWriter<'_> {
-    /// Bytes that are gathered before they are written at once.
+    /// Bytes that are gathered before they are written at once, and synced: a sync of the log's that
+    /// falls in between does not wait for many of them.
     const GATHERED: usize = 1 << 20;
 
     /// Adds a chunk of up to [`SNAPSHOT_CHUNK_BYTES`].
@@ -217,6 +218,7 @@ impl SnapshotWriter<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.file.write_at(self.offset, &self.buffer)?;
+        self.file.sync()?;
         self.offset += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())

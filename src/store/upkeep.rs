@@ -123,7 +123,7 @@ impl Upkeep {
 /// Compresses what a segment holds.
 fn pack(mut source: FileSource, file: &dyn DiskFile) -> io::Result<()> {
     let info = FrameInfo::new().content_checksum(true);
-    let mut encoder = FrameEncoder::with_frame_info(info, FileSink { file, offset: 0 });
+    let mut encoder = FrameEncoder::with_frame_info(info, FileSink { file, offset: 0, synced: 0 });
     let mut chunk = vec![0; AUDIT_READ_CHUNK];
     loop {
         match io::Read::read(&mut source, &mut chunk)? {
@@ -138,12 +138,18 @@ fn pack(mut source: FileSource, file: &dyn DiskFile) -> io::Result<()> {
 struct FileSink<'a> {
     file: &'a dyn DiskFile,
     offset: u64,
+    synced: u64,
 }
 
 impl Write for FileSink<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file.write_at(self.offset, bytes)?;
         self.offset += bytes.len() as u64;
+        // As where a segment is filled.
+        if self.offset - self.synced >= FILL_BYTES as u64 {
+            self.file.sync()?;
+            self.synced = self.offset;
+        }
         Ok(bytes.len())
     }
 

@@ -81,11 +81,19 @@ impl Intents {
         route: impl Fn(&IntentKey) -> Option<notes::Route>,
         resolver: &Resolver,
     ) {
-        for grant in resolver.grants() {
+        let grants = resolver.grants();
+        self.routes.reserve(grants.size_hint().1.unwrap_or(0));
+        let mut ends = Vec::new();
+        for grant in grants {
             let is_lease = grant.intent.hold;
             let standing = Standing::Granted { end: grant.end, token: grant.token, is_lease };
             self.restore_one(grant.key, &grant.intent.claims, standing, &route);
+            if !is_lease {
+                ends.push((grant.end, grant.key.clone()));
+            }
         }
+        // A set is built at once in a fraction of the time that it takes to insert as much.
+        self.ends.append(&mut ends.into_iter().collect());
         for undecided in resolver.undecided() {
             if !self.routes.contains_key(undecided.key) {
                 let claims = &undecided.intent.claims;
@@ -107,9 +115,6 @@ impl Intents {
         let place = Place { connection: ConnectionId::GONE, lane: LaneId::FIRST };
         let claims = Arc::clone(claims);
         self.routes.insert(key.clone(), Route { label, place, waiters: Vec::new(), note, claims, standing });
-        if let Standing::Granted { end, is_lease: false, .. } = standing {
-            self.ends.insert((end, key.clone()));
-        }
         self.count(&key.agent, standing, 1);
     }
 
