@@ -13,6 +13,7 @@ mod journal;
 mod record;
 mod scan;
 mod segment;
+pub mod sim;
 mod state;
 mod tail;
 

@@ -178,6 +178,7 @@ mod tests {
 
     use super::*;
     use crate::audit::NoJournal;
+    use crate::audit::sim::{SimJournal, Trouble};
     use crate::clock::ManualClock;
     use crate::resolver::{AgentOp, Rules};
     use crate::slot::{Refused, Room};
@@ -218,14 +219,18 @@ mod tests {
 
     impl Rig {
         fn new(journal: Box<dyn Journal>) -> Self {
-            let clock = Arc::new(ManualClock::new(Time::ZERO));
+            let rules = Rules { length: LENGTH, ..Rules::default() };
+            Rig::over(journal, Resolver::new(rules), Time::ZERO)
+        }
+
+        fn over(journal: Box<dyn Journal>, resolver: Resolver, from: Time) -> Self {
+            let clock = Arc::new(ManualClock::new(from));
             let intake = Arc::new(Intake::new(clock.clone(), LENGTH, Room::default(), None));
             let (tell, published) = mpsc::channel();
-            let rules = Rules { length: LENGTH, ..Rules::default() };
             let end = SlotLoop {
                 intake: Arc::clone(&intake),
                 clock: clock.clone(),
-                resolver: Resolver::new(rules),
+                resolver,
                 journal,
                 publisher: Tell(tell),
                 observer: None,
@@ -309,6 +314,48 @@ mod tests {
             rig.clock.advance(LENGTH);
             assert!(rig.published.recv().is_err(), "the loop went away without publishing");
             assert!(matches!(rig.end(), Err(LoopDeath::Journal(why)) if why == "planted"));
+        }
+    }
+
+    /// The slots that a loop published which decides one release a slot until its journal has enough.
+    fn published_by(journal: &SimJournal, from: Time) -> (Vec<u64>, Result<(), LoopDeath>) {
+        let state = journal.state();
+        let rules = Rules { length: LENGTH, ..Rules::default() };
+        let resolver = Resolver::from_image(state.into_parts().0, rules, &[]).reporting_changes();
+        let rig = Rig::over(Box::new(journal.clone()), resolver, from);
+        for slot in 0..4 {
+            let _ = rig.push(slot); // refused once the loop has gone
+            rig.clock.advance(LENGTH);
+        }
+        rig.intake.drain();
+        rig.clock.advance(LENGTH);
+        let published = rig.published.iter().map(|(slot, _)| slot).collect();
+        (published, rig.end())
+    }
+
+    #[test]
+    fn whatever_a_journal_answers_at_whichever_slot_what_was_published_is_in_it() {
+        for trouble in [Trouble::Refused, Trouble::UnknownKept, Trouble::UnknownLost] {
+            for good in 0..4 {
+                let journal = SimJournal::default();
+                journal.plan(good, trouble);
+                let (published, end) = published_by(&journal, Time::ZERO);
+                let all = [0, 1, 2, 3];
+                assert_eq!(
+                    published,
+                    all[..good],
+                    "{trouble:?} at {good}: not the slot of the trouble, nor later"
+                );
+                assert!(matches!(end, Err(LoopDeath::Journal(_))));
+                let kept = good + usize::from(trouble == Trouble::UnknownKept);
+                assert_eq!(journal.records(), kept, "{trouble:?} at {good}");
+
+                journal.restart();
+                let (published, end) = published_by(&journal, Time::from_us(1_000));
+                assert_eq!(published, [10, 11, 12, 13]);
+                assert!(end.is_ok());
+                assert_eq!(journal.records(), kept + 4);
+            }
         }
     }
 
