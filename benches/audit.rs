@@ -48,7 +48,7 @@ impl Granted {
         let outcome = Resolver::new(Rules::default()).reporting_changes().resolve(&batch);
         assert_eq!(outcome.decisions.len() as u64, DECLARATIONS);
         let mut image = Image::default();
-        image.apply(slot, outcome.at, outcome.changes.as_ref().unwrap_or_else(|| panic!("it was asked for")));
+        image.apply(slot, outcome.at, outcome.changes.clone().unwrap_or_else(|| panic!("it was asked for")));
         let items = image.items().collect();
         Granted { batch, outcome, notes: SessionNotes::default(), image, items }
     }

@@ -193,6 +193,9 @@ pub const AUDIT_SEGMENT_RANGE: RangeInclusive<u64> = 4096..=1 << 30;
 pub const SYNC_INTERVAL: Micros = Micros::from_ms(50);
 /// What may be configured.
 pub const SYNC_INTERVAL_RANGE: RangeInclusive<Micros> = Micros::from_ms(1)..=Micros::from_secs(60);
+/// Bytes that are written beside the log between two syncs, of snapshots, of segments made ready or
+/// compressed: a sync of the log's that falls in between waits for no more than these.
+pub const BESIDE_BYTES: usize = 128 * 1024;
 /// Bytes that are read from a file of the audit log at once.
 pub const AUDIT_READ_CHUNK: usize = 256 * 1024;
 /// Looks at the same place of a log in which nothing new has come, before what looks wrong there is

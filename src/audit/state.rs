@@ -133,19 +133,19 @@ impl State {
         }
         let changes =
             changes.decode(record, &|key| image.standing(key).and_then(|it| it.intent()).cloned())?;
-        let reached = self.image.apply(record.slot, record.at, &changes);
-        if reached != record.digest {
-            let (slot, recorded) = (record.slot, record.digest);
-            return Err(Discontinuity::Digest { slot, recorded, reached });
-        }
-        self.at = record.at;
-        self.follow_rules(record);
         self.follow_sessions(record);
         for change in &changes.standings {
             if change.standing.undecided.is_none() && change.standing.grant.is_none() {
                 self.routes.remove(&change.key);
             }
         }
+        let reached = self.image.apply(record.slot, record.at, changes);
+        if reached != record.digest {
+            let (slot, recorded) = (record.slot, record.digest);
+            return Err(Discontinuity::Digest { slot, recorded, reached });
+        }
+        self.at = record.at;
+        self.follow_rules(record);
         Ok(())
     }
 

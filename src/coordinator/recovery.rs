@@ -170,14 +170,9 @@ fn recover_with(
     let sessions = state.sessions().cloned().collect();
     let (image, routes) = state.into_parts();
     let resolver = Resolver::from_image(image, rules, &pending).reporting_changes();
-    let report = Report {
-        last_slot,
-        records,
-        grants: resolver.grants().count(),
-        undecided: resolver.undecided().count(),
-        torn: found.torn,
-        passed_over: found.passed_over,
-    };
+    let (grants, undecided) = resolver.counts();
+    let report =
+        Report { last_slot, records, grants, undecided, torn: found.torn, passed_over: found.passed_over };
     let routes = Box::new(move |key: &_| routes.get(key).cloned());
     let state = found.state_id;
     let recovered = Recovered { resolver, sessions, routes, state, boot_slot, boot_ops };

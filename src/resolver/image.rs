@@ -111,7 +111,7 @@ impl Image {
     }
 
     /// Makes the state after `slot`, decided at `at`, of the state before it. Returns its digest.
-    pub fn apply(&mut self, slot: Slot, at: Time, changes: &SlotChanges) -> StateDigest {
+    pub fn apply(&mut self, slot: Slot, at: Time, changes: SlotChanges) -> StateDigest {
         let SlotChanges {
             standings,
             remembered,
@@ -124,28 +124,26 @@ impl Image {
             arrivals,
         } = changes;
         self.last_slot = Some(slot);
-        standings.iter().for_each(|change| self.set(&change.key, &change.standing));
-        self.ended.extend(remembered.iter().map(|key| (at, key.clone())));
-        self.ended.drain(..(*forgotten).min(self.ended.len()));
-        self.ended_windows.apply(ended_windows, &mut self.digest);
-        self.ended_grants.apply(held, *held_from, &mut self.digest);
+        standings.into_iter().for_each(|change| self.set(change.key, change.standing));
+        self.ended.extend(remembered.into_iter().map(|key| (at, key)));
+        self.ended.drain(..forgotten.min(self.ended.len()));
+        self.ended_windows.apply(&ended_windows, &mut self.digest);
+        self.ended_grants.apply(&held, held_from, &mut self.digest);
         if let Some(capacities) = capacities {
-            self.set_capacities(capacities);
+            self.set_capacities(&capacities);
         }
-        (self.next_token, self.arrivals) = (*next_token, *arrivals);
+        (self.next_token, self.arrivals) = (next_token, arrivals);
         self.count();
         self.digest
     }
 
-    fn set(&mut self, key: &IntentKey, standing: &Standing) {
-        let item =
-            (!standing.is_blank()).then(|| Item { standing: standing.clone(), hash: hash_of(key, standing) });
-        let new = item.as_ref().map(|item| item.hash);
-        let old = match item {
-            Some(item) => self.items.insert(key.clone(), item),
-            None => self.items.remove(key),
+    fn set(&mut self, key: IntentKey, standing: Standing) {
+        let hash = (!standing.is_blank()).then(|| hash_of(&key, &standing));
+        let old = match hash {
+            Some(hash) => self.items.insert(key, Item { standing, hash }),
+            None => self.items.remove(&key),
         };
-        self.digest.replace(old.map(|item| item.hash), new);
+        self.digest.replace(old.map(|item| item.hash), hash);
     }
 
     fn set_capacities(&mut self, capacities: &[(Path, u64)]) {

@@ -167,6 +167,11 @@ impl Resolver {
         self.book.has_undecided()
     }
 
+    /// How many grants are in force, and how many intents are undecided.
+    pub fn counts(&self) -> (usize, usize) {
+        self.book.counts()
+    }
+
     /// Every grant in force, by token.
     pub fn grants(&self) -> impl Iterator<Item = GrantView<'_>> {
         self.book.grants().filter_map(|grant| self.view(grant))

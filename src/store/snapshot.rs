@@ -12,7 +12,7 @@ use super::error::{Fault, OpenError, fault};
 use super::layout::{read_fully, snapshot_name, write_aside};
 use super::source::FileSource;
 use crate::audit::{ChainHash, FORMAT_VERSION, FrameReader, Framed, Link, write_frame};
-use crate::limits::SNAPSHOT_CHUNK_BYTES;
+use crate::limits::{BESIDE_BYTES, SNAPSHOT_CHUNK_BYTES};
 
 const MAGIC: &[u8; 8] = b"PRECLSNP";
 const HEADER_BYTES: usize = 80;
@@ -190,10 +190,6 @@ pub struct SnapshotWriter<'a> {
 }
 
 impl SnapshotWriter<'_> {
-    /// Bytes that are gathered before they are written at once, and synced: a sync of the log's that
-    /// falls in between does not wait for many of them.
-    const GATHERED: usize = 1 << 20;
-
     /// Adds a chunk of up to [`SNAPSHOT_CHUNK_BYTES`].
     ///
     /// # Errors
@@ -213,7 +209,7 @@ impl SnapshotWriter<'_> {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         self.chain = chain;
-        if self.buffer.len() < Self::GATHERED { Ok(()) } else { self.flush() }
+        if self.buffer.len() < BESIDE_BYTES { Ok(()) } else { self.flush() }
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -14,11 +14,7 @@ use super::layout::{Listing, packed_name, plain_name, unfinished_name};
 use super::log::Options;
 use super::snapshot;
 use super::source::FileSource;
-use crate::limits::AUDIT_READ_CHUNK;
-
-/// Bytes of zeros that are written between two syncs: a sync of the log's that falls in between does
-/// not wait for many of them.
-const FILL_BYTES: usize = 1 << 20;
+use crate::limits::{AUDIT_READ_CHUNK, BESIDE_BYTES};
 
 /// The work itself, wherever it is done.
 #[derive(Clone, Debug)]
@@ -36,7 +32,7 @@ impl Upkeep {
         let aside = unfinished_name(&name);
         let file = disk.create(&aside).map_err(fault("create", &aside))?;
         let size = self.options.segment_bytes;
-        let zeros = vec![0; FILL_BYTES.min(usize::try_from(size).unwrap_or(FILL_BYTES))];
+        let zeros = vec![0; BESIDE_BYTES.min(usize::try_from(size).unwrap_or(BESIDE_BYTES))];
         let mut done = 0;
         while done < size {
             let count = usize::try_from(size - done).unwrap_or(zeros.len()).min(zeros.len());
@@ -146,7 +142,7 @@ impl Write for FileSink<'_> {
         self.file.write_at(self.offset, bytes)?;
         self.offset += bytes.len() as u64;
         // As where a segment is filled.
-        if self.offset - self.synced >= FILL_BYTES as u64 {
+        if self.offset - self.synced >= BESIDE_BYTES as u64 {
             self.file.sync()?;
             self.synced = self.offset;
         }

@@ -176,7 +176,7 @@ impl Real {
         self.pending = ops.skip_while(|op| !is_rules(op)).collect();
         let changes = through_a_record(batch, outcome, &self.image);
         assert_eq!(outcome.ranks.len(), outcome.decisions.len());
-        if self.image.apply(outcome.slot, outcome.at, &changes) != outcome.digest {
+        if self.image.apply(outcome.slot, outcome.at, changes) != outcome.digest {
             wrong.push_str("what the slot changed, applied to an image, makes another state");
         }
         if batch.slot().number().is_multiple_of(SLOTS_BETWEEN_RESTARTS) {
