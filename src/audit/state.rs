@@ -101,6 +101,11 @@ impl State {
         self.sessions.values()
     }
 
+    /// The number of the next session.
+    pub fn next_session(&self) -> u64 {
+        self.next_session
+    }
+
     /// Where news of each intent in force or undecided goes.
     pub fn routes(&self) -> &FixedMap<IntentKey, Route> {
         &self.routes

@@ -56,12 +56,12 @@ use crate::limits;
 use crate::resolver::invariants::{Breach, InvariantCheck};
 use crate::resolver::{Resolver, Rules, SystemOp};
 pub use crate::session::coordinator::{Admission, Denial, Open};
-use crate::session::coordinator::{Bounds, Origin, Route, SessionChange, Sessions, Terms};
+use crate::session::coordinator::{Bounds, Origin, Restored, Sessions, Terms};
 use crate::slot::Room;
 pub use crate::slot::{Full, Refused};
 pub use crate::transport::{BindError, Identity, IdentityError};
 use crate::transport::{Departures, Sending};
-use crate::types::{IntentKey, Slot, Time};
+use crate::types::{Slot, Time};
 use crate::wire::CloseCode;
 
 /// Everything that a coordinator is started with.
@@ -114,17 +114,12 @@ impl CoordinatorConfig {
     }
 }
 
-/// Finds where news of an intent goes.
-pub type Routes = Box<dyn Fn(&IntentKey) -> Option<Route> + Send>;
-
 /// What a coordinator that keeps records goes on from.
 pub struct Recovered {
     /// The decision core as it was after the last record.
     pub resolver: Resolver,
-    /// The sessions that there were.
-    pub sessions: Vec<SessionChange>,
-    /// Where news of intents went.
-    pub routes: Routes,
+    /// The sessions that there were, and where news of intents went.
+    pub sessions: Restored,
     /// The state's number: the same for as long as the state directory lasts.
     pub state: u64,
     /// The slot in which it starts: after the last one decided, and over by the clock's first reading.
@@ -227,11 +222,11 @@ impl Coordinator {
         let mut boot = None;
         let (resolver, sessions) = match recovered {
             None => (Resolver::new(rules.clone()), Sessions::new(terms)),
-            Some(Recovered { resolver, sessions: known, routes, state, boot_slot, boot_ops }) => {
+            Some(Recovered { resolver, sessions: restored, state, boot_slot, boot_ops }) => {
                 terms.state = state;
                 boot = Some(Boot { slot: boot_slot, ops: boot_ops });
                 let mut sessions = Sessions::new(terms).keeping_changes();
-                sessions.restore(known.into_iter(), routes, &resolver, clock.now());
+                sessions.restore(restored, clock.now());
                 (resolver, sessions)
             }
         };

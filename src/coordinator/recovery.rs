@@ -3,11 +3,13 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::thread;
 
 use super::Recovered;
 use crate::audit::{Follower, State};
 use crate::config::{Config, ConfigError, Durability, StateConfig, show_duration};
 use crate::resolver::{Resolver, Rules, RulesChange, SystemOp};
+use crate::session::coordinator::{Live, Restored};
 use crate::store::{self, Begin, Disk, FileJournal, Log, OpenError, Options, TornTail, UpkeepBy};
 use crate::types::{Slot, Time};
 
@@ -167,16 +169,32 @@ fn recover_with(
     let journal = FileJournal::new(log, found.base, &document, &next_document);
     let journal = journal.map_err(RecoveryError::Thread)?;
     let pending = state.pending().iter().map(|op| op.to_op(rules_of)).collect::<Result<Vec<_>, _>>()?;
-    let sessions = state.sessions().cloned().collect();
-    let (image, routes) = state.into_parts();
-    let resolver = Resolver::from_image(image, rules, &pending).reporting_changes();
+    let (resolver, sessions) = restored(state, rules, &pending);
+    let resolver = resolver.reporting_changes();
     let (grants, undecided) = resolver.counts();
     let report =
         Report { last_slot, records, grants, undecided, torn: found.torn, passed_over: found.passed_over };
-    let routes = Box::new(move |key: &_| routes.get(key).cloned());
     let state = found.state_id;
-    let recovered = Recovered { resolver, sessions, routes, state, boot_slot, boot_ops };
+    let recovered = Recovered { resolver, sessions, state, boot_slot, boot_ops };
     Ok(Restart { recovered, journal, clock_floor: boot_slot.decided_at(length), report })
+}
+
+/// The decision core and the sessions of a state. Each takes its time where there are a million grants,
+/// and neither needs the other, so they are made side by side.
+fn restored(state: State, rules: Rules, pending: &[SystemOp]) -> (Resolver, Restored) {
+    let sessions = state.sessions().cloned().collect();
+    let next_session = state.next_session();
+    let live: Vec<Live> =
+        state.image().standings().filter_map(|(key, standing)| Live::of(key, standing)).collect();
+    let (image, routes) = state.into_parts();
+    thread::scope(|scope| {
+        let sessions = scope.spawn(move || {
+            Restored::new(sessions, next_session, live.into_iter(), |key| routes.get(key).cloned())
+        });
+        let resolver = Resolver::from_image(image, rules, pending);
+        let sessions = sessions.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (resolver, sessions)
+    })
 }
 
 /// The slot in which a coordinator starts: the last that is over, or the first after the last decided

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use super::{Ask, Bounds, ConnectionId, LaneId, Origin, Place, notes};
 use crate::limits;
-use crate::resolver::Resolver;
 use crate::types::{Agent, Claim, Decision, FixedMap, IntentId, IntentKey, Slot, Time, Token, Verdict};
 
 #[derive(Debug, Default)]
@@ -75,47 +74,32 @@ impl Intents {
         self.loads.contains_key(agent)
     }
 
-    /// Takes up the intents in force or undecided, on a connection that is gone.
-    pub(super) fn restore(
-        &mut self,
+    /// The intents in force or undecided, on a connection that is gone.
+    pub(super) fn restored(
+        live: impl ExactSizeIterator<Item = notes::Live>,
         route: impl Fn(&IntentKey) -> Option<notes::Route>,
-        resolver: &Resolver,
-    ) {
-        let grants = resolver.grants();
-        self.routes.reserve(grants.size_hint().1.unwrap_or(0));
+    ) -> Self {
+        let mut intents = Intents::default();
+        intents.routes.reserve(live.len());
         let mut ends = Vec::new();
-        for grant in grants {
-            let is_lease = grant.intent.hold;
-            let standing = Standing::Granted { end: grant.end, token: grant.token, is_lease };
-            self.restore_one(grant.key, &grant.intent.claims, standing, &route);
-            if !is_lease {
-                ends.push((grant.end, grant.key.clone()));
+        for notes::Live { key, claims, grant } in live {
+            // An intent of which nothing else is known belongs to the name's plain session.
+            let nobody = || notes::Route { label: Arc::from(""), note: Arc::from("") };
+            let notes::Route { label, note } = route(&key).unwrap_or_else(nobody);
+            let standing = match grant {
+                None => Standing::Undecided,
+                Some((end, token, is_lease)) => Standing::Granted { end, token, is_lease },
+            };
+            if let Standing::Granted { end, is_lease: false, .. } = standing {
+                ends.push((end, key.clone()));
             }
+            intents.count(&key.agent, standing, 1);
+            let place = Place { connection: ConnectionId::GONE, lane: LaneId::FIRST };
+            intents.routes.insert(key, Route { label, place, waiters: Vec::new(), note, claims, standing });
         }
         // A set is built at once in a fraction of the time that it takes to insert as much.
-        self.ends.append(&mut ends.into_iter().collect());
-        for undecided in resolver.undecided() {
-            if !self.routes.contains_key(undecided.key) {
-                let claims = &undecided.intent.claims;
-                self.restore_one(undecided.key, claims, Standing::Undecided, &route);
-            }
-        }
-    }
-
-    fn restore_one(
-        &mut self,
-        key: &IntentKey,
-        claims: &Arc<[Claim]>,
-        standing: Standing,
-        route: impl Fn(&IntentKey) -> Option<notes::Route>,
-    ) {
-        // An intent of which nothing else is known belongs to the name's plain session.
-        let nobody = || notes::Route { label: Arc::from(""), note: Arc::from("") };
-        let notes::Route { label, note } = route(key).unwrap_or_else(nobody);
-        let place = Place { connection: ConnectionId::GONE, lane: LaneId::FIRST };
-        let claims = Arc::clone(claims);
-        self.routes.insert(key.clone(), Route { label, place, waiters: Vec::new(), note, claims, standing });
-        self.count(&key.agent, standing, 1);
+        intents.ends = ends.into_iter().collect();
+        intents
     }
 
     pub(super) fn route(&self, agent: &Agent, id: IntentId) -> Option<&Route> {

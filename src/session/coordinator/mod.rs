@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 pub use admission::{Admission, Denial, Open};
 pub use hello::HelloRefusal;
-pub use notes::{DeclaredBy, Route, SessionChange, SessionNotes};
+pub use notes::{DeclaredBy, Live, Restored, Route, SessionChange, SessionNotes};
 pub use requests::{Door, Inbox, NotTaken};
 pub use watch::Room;
 

@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::intents::Intents;
 use super::{Ask, Origin, Session, Sessions};
-use crate::resolver::{Resolver, SlotOutcome};
+use crate::resolver::SlotOutcome;
+use crate::resolver::state::Standing;
 use crate::slot::Closed;
-use crate::types::{Agent, IntentKey, Time};
+use crate::types::{Agent, Claim, IntentKey, Time, Token};
 
 /// What a slot's record says of sessions.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -69,6 +71,50 @@ pub struct Route {
     pub note: Arc<str>,
 }
 
+/// An intent in force or undecided, as far as its sessions need to know it.
+#[derive(Clone, Debug)]
+pub struct Live {
+    /// The intent.
+    pub key: IntentKey,
+    /// Its claims.
+    pub claims: Arc<[Claim]>,
+    /// Its grant's end and token, and whether it is a lease; `None` while it is undecided.
+    pub grant: Option<(Time, Token, bool)>,
+}
+
+impl Live {
+    /// What the id that stands for `standing` is; `None` where that has ended.
+    pub fn of(key: &IntentKey, standing: &Standing) -> Option<Self> {
+        let (intent, grant) = match (&standing.grant, &standing.undecided) {
+            (Some(it), _) => (&it.intent, Some((it.end, it.token, it.intent.hold))),
+            (None, Some(it)) => (&it.intent, None),
+            (None, None) => return None,
+        };
+        Some(Live { key: key.clone(), claims: Arc::clone(&intent.claims), grant })
+    }
+}
+
+/// What sessions go on from after a restart.
+#[derive(Debug)]
+pub struct Restored {
+    intents: Intents,
+    sessions: Vec<SessionChange>,
+    next_session: u64,
+}
+
+impl Restored {
+    /// The sessions that `sessions` tell of, and the intents `live`, of which `route` knows where their
+    /// news goes.
+    pub fn new(
+        sessions: Vec<SessionChange>,
+        next_session: u64,
+        live: impl ExactSizeIterator<Item = Live>,
+        route: impl Fn(&IntentKey) -> Option<Route>,
+    ) -> Self {
+        Restored { intents: Intents::restored(live, route), sessions, next_session }
+    }
+}
+
 impl Sessions {
     /// From here on, changes of sessions are kept until [`Sessions::notes`] takes them.
     #[must_use]
@@ -94,26 +140,20 @@ impl Sessions {
         }
     }
 
-    /// Takes up the sessions of a coordinator that was stopped: those that `sessions` tell of, and the
-    /// intents that are in force or undecided in `resolver`, of which `route` knows where their news
-    /// goes. Nobody is connected; sessions count as left at `now`, for an outage is nobody's absence.
-    pub fn restore(
-        &mut self,
-        sessions: impl Iterator<Item = SessionChange>,
-        route: impl Fn(&IntentKey) -> Option<Route>,
-        resolver: &Resolver,
-        now: Time,
-    ) {
+    /// Takes up the sessions and intents of a coordinator that was stopped. Nobody is connected; sessions
+    /// count as left at `now`, for an outage is nobody's absence.
+    pub fn restore(&mut self, restored: Restored, now: Time) {
+        let Restored { intents, sessions, next_session } = restored;
+        self.intents = intents;
+        self.next_session = self.next_session.max(next_session);
         for change in sessions {
             let SessionChange::Entered { agent, label, number, incarnation, replaced } = change else {
                 continue;
             };
-            self.next_session = self.next_session.max(number.saturating_add(1));
             let session = Session { number, incarnation, replaced, connection: None, left: now };
             self.left.insert((now, number), (agent.clone(), Arc::clone(&label)));
             self.names.entry(agent).or_default().sessions.insert(label, session);
         }
-        self.intents.restore(route, resolver);
     }
 
     pub(super) fn note_change(&mut self, change: SessionChange) {
