@@ -562,6 +562,18 @@ async fn nothing_of_a_slot_is_sent_whose_record_is_not_durable_and_everybody_is_
     let (_, _, Verdict::Rejected { reason, hint, .. }) = lane.verdict().await else { panic!("taken in") };
     assert_eq!(reason, Refusal::Draining);
     assert!(hint.contains("no space left"), "{hint}");
+    for (request, message) in [
+        (2, ToCoordinator::from(release(2, 1))),
+        (3, List { request: 3, granted: true, ..List::default() }.into()),
+        (4, Watch { request: 4, ..Watch::default() }.into()),
+    ] {
+        lane.send(message).await;
+        let (of, _, Verdict::Rejected { reason, hint, .. }) = lane.verdict().await else {
+            panic!("taken in")
+        };
+        assert_eq!((of, reason), (request, Refusal::Draining));
+        assert!(hint.contains("no space left"), "{hint}");
+    }
     rig.stop.take().unwrap().send(()).unwrap();
     assert!(matches!(soon(rig.running).await.unwrap(), Err(CoordinatorError::Journal(_))));
 }

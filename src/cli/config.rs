@@ -45,9 +45,17 @@ pub(super) fn run(args: Args) -> ExitCode {
     match args.command {
         Command::Init => output::print(format_args!("{TEMPLATE}")),
         Command::Show { file } => with(&file, |config| output::print(format_args!("{}", config.to_toml()))),
-        Command::Check { file } => {
-            with(&file, |_| output::print(format_args!("{} is right\n", file.display())))
-        }
+        Command::Check { file } => with(&file, |config| {
+            let lacks = [(config.tls.is_none(), "[tls]"), (config.state.is_none(), "[state]")];
+            let lacks: Vec<&str> = lacks.into_iter().filter_map(|(lacks, it)| lacks.then_some(it)).collect();
+            if !lacks.is_empty() {
+                output::talk(format_args!(
+                    "for `dev` and `resolve`; `serve` needs {} too",
+                    lacks.join(" and ")
+                ));
+            }
+            output::print(format_args!("{} is right\n", file.display()))
+        }),
     }
 }
 

@@ -47,8 +47,8 @@ pub(super) struct Args {
     /// Begin in an empty state directory. Only where no agent ever had a token: they begin at 1
     #[arg(long)]
     new: bool,
-    /// Begin in an empty state directory, with tokens from N on: where one was lost, a number above all
-    /// that were given
+    /// Go on with tokens from N on, in the state directory as it is or in an empty one: where the state
+    /// was lost, or put back from a copy that is not the latest, a number above all that were given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=crate::limits::NEXT_TOKEN))]
     token_floor: Option<u64>,
 }
@@ -56,7 +56,8 @@ pub(super) struct Args {
 impl Args {
     fn start_from(&self) -> StartFrom {
         match (self.token_floor, self.new) {
-            (Some(token_floor), _) => StartFrom::Nothing { token_floor },
+            (Some(token_floor), true) => StartFrom::Nothing { token_floor },
+            (Some(token_floor), false) => StartFrom::Doubtful { token_floor },
             (None, true) => StartFrom::Nothing { token_floor: 1 },
             (None, false) => StartFrom::State,
         }
@@ -106,7 +107,7 @@ fn restart(config: &Config, state: &StateConfig, from: StartFrom) -> Result<Rest
             return Err(OpenError::Empty { place: state.dir.display().to_string() }.into());
         }
         StartFrom::State => Ok(RealDisk::new(&state.dir)),
-        StartFrom::Nothing { .. } => RealDisk::create(&state.dir),
+        StartFrom::Nothing { .. } | StartFrom::Doubtful { .. } => RealDisk::create(&state.dir),
     };
     let fault = |error| store::Fault { doing: "create", file: state.dir.display().to_string(), error };
     let disk = Arc::new(disk.map_err(|error| OpenError::Disk(fault(error)))?);

@@ -207,7 +207,7 @@ impl Client {
         match answer_to(asked).await? {
             Reply::Released { existed: true } => Ok(Released::Released),
             Reply::Released { existed: false } => Ok(Released::AlreadyEnded(None)),
-            _ => Err(RequestError::Unknown),
+            other => Err(not_done(other)),
         }
     }
 
@@ -226,7 +226,7 @@ impl Client {
             Reply::Renewed { end } => Ok(Renewal::Until(end)),
             Reply::RenewDenied { end: Some(end), blockers } => Ok(Renewal::Denied { end, blockers }),
             Reply::RenewDenied { end: None, .. } => Ok(Renewal::Ended),
-            _ => Err(RequestError::Unknown),
+            other => Err(not_done(other)),
         }
     }
 
@@ -361,6 +361,14 @@ fn refused(not_taken: NotTaken, id: IntentId) -> DeclareError {
         NotTaken::Draining(reason) => DeclareError::Draining { reason: reason.to_string() },
         NotTaken::IdBusy => DeclareError::IdBusy { id },
         NotTaken::TooLarge => DeclareError::TooLarge,
+    }
+}
+
+/// Why a release or a renewal was not done.
+fn not_done(reply: Reply) -> RequestError {
+    match reply {
+        Reply::Rejected { reason, field, hint, .. } => RequestError::Rejected { reason, field, hint },
+        _ => RequestError::Unknown,
     }
 }
 

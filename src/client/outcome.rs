@@ -285,7 +285,7 @@ pub enum RequestError {
     /// Too many requests are unanswered.
     #[error("too many requests are unanswered")]
     Full,
-    /// The coordinator refuses the listing or the watch.
+    /// The coordinator refuses it, and nothing was done.
     #[error("refused: {}{}", reason.as_str(), described(field, hint))]
     Rejected {
         /// Why.

@@ -23,6 +23,11 @@ pub enum StartFrom {
         /// The first token.
         token_floor: u64,
     },
+    /// There may be one, and it may lack what agents have seen: tokens go on at this one at least.
+    Doubtful {
+        /// The least next token.
+        token_floor: u64,
+    },
 }
 
 /// A coordinator's state as it was found, and all that it takes to go on from it.
@@ -135,16 +140,22 @@ fn recover_with(
     from: StartFrom,
     wall: Time,
 ) -> Result<Restart, RecoveryError> {
-    let begin = match from {
-        StartFrom::State => Begin::GoOn,
-        StartFrom::Nothing { .. } => Begin::New(drawn_id()),
-    };
     let mut follower = Follower::default();
     let mut records = 0;
-    let (log, found) = Log::open(disk, options, begin, &mut |item| {
-        records += u64::from(matches!(item, store::Item::Record(..)));
-        store::follow(&mut follower, item)
-    })?;
+    let mut open = |begin| {
+        Log::open(Arc::clone(&disk), options, begin, &mut |item| {
+            records += u64::from(matches!(item, store::Item::Record(..)));
+            store::follow(&mut follower, item)
+        })
+    };
+    let (log, found) = match from {
+        StartFrom::State => open(Begin::GoOn),
+        StartFrom::Nothing { .. } => open(Begin::New(drawn_id())),
+        StartFrom::Doubtful { .. } => match open(Begin::GoOn) {
+            Err(OpenError::Empty { .. }) => open(Begin::New(drawn_id())),
+            opened => opened,
+        },
+    }?;
     let state = follower.finish();
     let length = config.rules.length;
     let rules = match state.document() {
@@ -157,7 +168,7 @@ fn recover_with(
     }
     let token_floor = match from {
         StartFrom::State => 1,
-        StartFrom::Nothing { token_floor } => token_floor,
+        StartFrom::Nothing { token_floor } | StartFrom::Doubtful { token_floor } => token_floor,
     };
     let next_token = state.image().next_token().max(found.reserve.unwrap_or(1)).max(token_floor);
     let mut boot_ops = vec![SystemOp::Restart { next_token }];

@@ -102,7 +102,7 @@ impl fmt::Display for OpenError {
             ),
             OpenError::Empty { place } => write!(
                 f,
-                "{place}: the state directory is empty, so that tokens given before would be given again\n  do      if no agent ever had a token, start with --new; else put the directory back, or set a token floor"
+                "{place}: the state directory is empty, so that tokens given before would be given again\n  do      if no agent ever had a token, start with --new; else put the directory back, or start with --token-floor N, above all tokens given: docs/COMMAND_LINE.md says how to find N, and what to wait for"
             ),
             OpenError::NotEmpty { place } => write!(
                 f,
@@ -122,7 +122,7 @@ impl fmt::Display for OpenError {
             ),
             OpenError::Damaged { file, damage } => write!(
                 f,
-                "{file}, offset {}: {}; it was whole once, so that decisions may be lost that agents have seen\n  do      put the file back from a copy; `preclaim audit verify` says what can be read; nothing was changed",
+                "{file}, offset {}: {}; it was whole once, so that decisions may be lost that agents have seen\n  do      put this very file back, not one of an earlier day; without it, docs/COMMAND_LINE.md says how to begin anew; nothing was changed",
                 damage.offset, damage.what
             ),
             OpenError::Unreadable { file, why } => {

@@ -35,7 +35,7 @@ impl AgentSession {
         let existed = match verdict {
             Verdict::Released { .. } => true,
             Verdict::ReleasedUnknown => false,
-            _ => return,
+            other => return self.refused(request, id, other, true),
         };
         self.pending.remove(&request);
         self.lose(id, Loss::Released { reason: None });
@@ -79,11 +79,22 @@ impl AgentSession {
                 self.lose(id, Loss::Unknown);
                 Reply::RenewDenied { end: None, blockers: Vec::new() }
             }
-            _ => return,
+            // It is asked for again at the time that was planned when it was asked for.
+            other => return self.refused(request, id, other, !automatic),
         };
         self.pending.remove(&request);
         if !automatic {
             self.reply(request, id, reply);
+        }
+    }
+
+    /// A release or renewal that was not taken in: nothing has changed, and whoever asked is told.
+    fn refused(&mut self, request: u64, id: IntentId, verdict: Verdict, is_asked: bool) {
+        let Verdict::Rejected { reason, field, hint, retry_after_us, kept } = verdict else { return };
+        self.pending.remove(&request);
+        if is_asked {
+            let retry_after = retry_after_us.map(Micros::from_us);
+            self.reply(request, id, Reply::Rejected { reason, field, hint, retry_after, kept });
         }
     }
 

@@ -55,9 +55,16 @@ impl Sessions {
         if !self.is_live(place) {
             return Vec::new();
         }
-        let Err(NoWatch(field)) = self.watchers.add(place, watch) else { return Vec::new() };
-        let reason = if field.is_some() { Refusal::Invalid } else { Refusal::Overloaded };
-        let message = self.refuse_look(watch.request, reason, field.unwrap_or_default(), now);
+        let (reason, field) = if self.draining.is_some() {
+            (Refusal::Draining, "") // nothing is decided any more that could be watched
+        } else {
+            match self.watchers.add(place, watch) {
+                Ok(()) => return Vec::new(),
+                Err(NoWatch(Some(field))) => (Refusal::Invalid, field),
+                Err(NoWatch(None)) => (Refusal::Overloaded, ""),
+            }
+        };
+        let message = self.refuse_look(watch.request, reason, field, now);
         vec![Effect::Send { to: place, message }]
     }
 
@@ -67,7 +74,7 @@ impl Sessions {
         let verdict = Verdict::Rejected {
             reason,
             field: field.to_owned(),
-            hint: String::new(),
+            hint: self.draining.as_deref().filter(|_| reason == Refusal::Draining).unwrap_or_default().into(),
             retry_after_us: None,
             kept: false,
         };
