@@ -161,8 +161,10 @@ impl Ledger {
         (!found.hopeless).then(|| start.after(found.shift))
     }
 
-    /// The earliest start from `from` to `last`, both included, at which all claims fit in `view`.
+    /// The earliest start from `from` to `last`, both included, at which all claims fit in `view`. None
+    /// fits whose claims would end after the end of time: a window that lasts for ever is never over.
     pub(super) fn earliest(&self, plan: &Plan, view: &impl View, from: Time, last: Time) -> Option<Time> {
+        let last = last.min(Time::MAX.before(plan.span()));
         let mut start = from;
         while start <= last {
             let conflicts = self.conflicts(plan, view, &plan.windows(start));

@@ -268,7 +268,14 @@ pub(crate) fn earliest(
     view: &[&Standing],
     (from, to): (Time, Time),
 ) -> Option<Time> {
-    candidates(rules, claims, view, from, to).into_iter().find(|&start| {
+    let is_in_time = |start: &Time| {
+        let ends = |claim: &Claim| {
+            let parts = [start.as_us(), claim.offset.as_us(), claim.duration.as_us()];
+            parts.into_iter().map(u128::from).sum::<u128>() <= u128::from(u64::MAX)
+        };
+        claims.iter().all(ends)
+    };
+    candidates(rules, claims, view, from, to).into_iter().filter(is_in_time).find(|&start| {
         let windows = windows_at(claims, start);
         let short = parts(claims, &windows).all(|(_, claim, w)| !lasts_too_long(rules, claim, w, anchor));
         short && fits(rules, claims, &windows, view)

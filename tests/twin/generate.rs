@@ -418,7 +418,8 @@ impl Generator {
                 intent.slack = self.span(0, 30);
             }
             if self.random.chance(self.mix.wait) {
-                intent.wait = self.span(5, 60);
+                let is_for_ever = self.random.chance(4);
+                intent.wait = if is_for_ever { u64::MAX } else { self.span(5, 60) };
             }
         }
         let r = &mut self.random;
