@@ -96,10 +96,17 @@ impl Archive {
     /// The state directory on `disk`.
     ///
     /// # Errors
-    /// Where there is none, or of a later version.
+    /// Where there is none, or of a later version, or where it has lost what it was begun with.
     pub fn open(disk: Arc<dyn Disk>) -> Result<Archive, OpenError> {
-        if !Listing::read(&*disk)?.has_state {
-            return Err(OpenError::Empty { place: disk.place() });
+        let listing = Listing::read(&*disk)?;
+        let missing = |file| Err(OpenError::Missing { place: disk.place(), file });
+        let is_empty = listing.segments.is_empty() && listing.snapshots.is_empty();
+        match (listing.has_state, is_empty) {
+            (false, true) => return Err(OpenError::Empty { place: disk.place() }),
+            (false, false) => return missing(layout::STATE.to_owned()),
+            // It was begun with its first segment.
+            (true, _) if listing.segments.is_empty() => return missing(layout::plain_name(1)),
+            (true, _) => {}
         }
         let state_id = layout::read_state(&*disk)?;
         Ok(Archive { disk, state_id })
@@ -229,12 +236,13 @@ impl Archive {
             if matches!(upto, Upto::Closed(last) if last < number) {
                 break;
             }
-            if number > first && !listing.segments.contains_key(&number) {
-                self.check_gap(listing, number)?;
+            // Where later ones are there, opening it tells whether this one is: a listing that is made
+            // while a file takes the place of another may have neither.
+            if number > first && listing.segments.range(number..).next().is_none() {
                 break;
             }
             let mut segment = OpenSegment::open(&*self.disk, number)?;
-            let is_closed = upto != Upto::End || segment.is_packed() || self.is_begun(listing, number + 1)?;
+            let is_closed = upto != Upto::End || segment.is_packed() || self.is_begun(number + 1)?;
             let place = if is_closed { Place::Closed } else { Place::Last };
             let expected = Expected { state_id: self.state_id, number, after, place };
             let found = scan(&mut segment, expected, visit)?;
@@ -266,11 +274,11 @@ impl Archive {
     }
 
     /// Whether a segment has a header.
-    pub(super) fn is_begun(&self, listing: &Listing, number: u64) -> Result<bool, OpenError> {
-        if !listing.segments.contains_key(&number) {
-            return Ok(false);
-        }
-        let mut segment = OpenSegment::open(&*self.disk, number)?;
+    pub(super) fn is_begun(&self, number: u64) -> Result<bool, OpenError> {
+        let mut segment = match OpenSegment::open(&*self.disk, number) {
+            Err(OpenError::Missing { .. }) => return Ok(false),
+            opened => opened?,
+        };
         let mut header = [0; SEGMENT_HEADER_BYTES];
         let mut done = 0;
         while done < header.len() {

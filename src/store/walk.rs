@@ -105,7 +105,7 @@ impl Walk {
         let mut length = [0; 4];
         let read = segment.source.read(&mut length);
         let count = read.map_err(|error| read_error(&segment.file, error))?;
-        Ok(length[..count] != [0; 4][..count] || archive.is_begun(&listing, self.segment + 1)?)
+        Ok(length[..count] != [0; 4][..count] || archive.is_begun(self.segment + 1)?)
     }
 
     /// Reads on to where the log ends now, and says what a write left there that was not finished.
@@ -141,14 +141,15 @@ impl Walk {
 
     fn read_segment(&mut self, take: Take<'_>) -> Result<Reached, OpenError> {
         let (archive, number) = (self.archive.clone(), self.segment);
-        let listing = Listing::read(archive.disk())?;
-        if !listing.segments.contains_key(&number) {
-            archive.check_gap(&listing, number)?;
-            return Ok(Reached::End);
-        }
         // Asked before the segment is opened: what a closed one holds was there then.
-        let is_followed = archive.is_begun(&listing, number + 1)?;
-        let mut segment = OpenSegment::open_at(archive.disk(), number, self.offset)?;
+        let is_followed = archive.is_begun(number + 1)?;
+        let mut segment = match OpenSegment::open_at(archive.disk(), number, self.offset) {
+            Err(OpenError::Missing { .. }) => {
+                archive.check_gap(&Listing::read(archive.disk())?, number)?;
+                return Ok(Reached::End);
+            }
+            opened => opened?,
+        };
         let is_closed = segment.is_packed() || is_followed;
         let end = self.scan(&mut segment, is_closed, take)?;
         let torn = |offset, until| TornTail { file: segment.file.clone(), offset, bytes: until - offset };
@@ -162,7 +163,7 @@ impl Walk {
             }
             End::NotBegun => Ok(Reached::End),
             End::Torn { offset, until } => {
-                archive.check_nothing_follows(&listing, number, offset)?;
+                archive.check_nothing_follows(&Listing::read(archive.disk())?, number, offset)?;
                 Ok(Reached::Torn(torn(offset, until)))
             }
             End::Damaged(damage) => Err(damaged(segment.file, damage)),

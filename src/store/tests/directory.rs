@@ -259,6 +259,75 @@ fn what_is_reserved_is_read_back() {
     assert!(matches!(refusal(&disk, Begin::GoOn), OpenError::Unreadable { file, .. } if file == "reserve"));
 }
 
+/// A disk whose listings leave out one file, as those do that are made while it takes another's place.
+#[derive(Debug)]
+struct Overlooks(SimDisk, String);
+
+impl Disk for Overlooks {
+    fn place(&self) -> String {
+        self.0.place()
+    }
+    fn list(&self) -> std::io::Result<Vec<Listed>> {
+        Ok(self.0.list()?.into_iter().filter(|listed| listed.name != self.1).collect())
+    }
+    fn open(&self, name: &str, access: Access) -> std::io::Result<Arc<dyn DiskFile>> {
+        self.0.open(name, access)
+    }
+    fn create(&self, name: &str) -> std::io::Result<Arc<dyn DiskFile>> {
+        self.0.create(name)
+    }
+    fn rename(&self, from: &str, to: &str) -> std::io::Result<()> {
+        self.0.rename(from, to)
+    }
+    fn remove(&self, name: &str) -> std::io::Result<()> {
+        self.0.remove(name)
+    }
+    fn sync_directory(&self) -> std::io::Result<()> {
+        self.0.sync_directory()
+    }
+    fn lock(&self, name: &str) -> std::io::Result<Box<dyn std::fmt::Debug + Send + Sync>> {
+        self.0.lock(name)
+    }
+}
+
+#[test]
+fn a_segment_that_a_listing_overlooks_is_no_gap() {
+    let (disk, log) = filled(options(), 20);
+    let closed = log.closed();
+    for number in 2..=closed {
+        let disk: Arc<dyn Disk> = Arc::new(Overlooks(disk.clone(), plain_name(number)));
+        let archive = Archive::open(disk).unwrap();
+        let mut found = Bodies::default();
+        archive.read(Upto::End, &mut |item| found.take(item)).unwrap();
+        assert_eq!(found, bodies(20), "segment {number}");
+        let mut walked = 0;
+        archive
+            .walk(1, None)
+            .read_on(&mut |_| {
+                walked += 1;
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(walked, 20, "segment {number}");
+        make_snapshot(&archive, closed).unwrap();
+    }
+}
+
+#[test]
+fn a_log_that_has_lost_what_it_was_begun_with_is_not_read() {
+    let opened = |disk: &SimDisk| Archive::open(Arc::new(disk.clone())).map(drop).unwrap_err();
+    let disk = SimDisk::new(1);
+    assert!(matches!(opened(&disk), OpenError::Empty { .. }));
+    let (disk, log) = filled(options(), 3);
+    drop(log);
+    let state = disk.content("state").unwrap();
+    disk.remove("state").unwrap();
+    assert!(matches!(opened(&disk), OpenError::Missing { file, .. } if file == "state"));
+    let alone = SimDisk::new(2);
+    alone.plant("state", &state);
+    assert!(matches!(opened(&alone), OpenError::Missing { file, .. } if file == plain_name(1)));
+}
+
 #[test]
 fn a_reader_that_would_not_have_a_record_stops_the_start() {
     let (disk, log) = filled(options(), 3);
