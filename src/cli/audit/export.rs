@@ -13,7 +13,7 @@ use crate::replay::{Unfit, slot_length};
 use crate::resolver::Rules;
 use crate::store::{Found, OpenError, Rejection};
 use crate::trace::{write_decision, write_input};
-use crate::types::{Micros, Slot};
+use crate::types::{Micros, Slot, Time};
 
 const EXAMPLE: &str = r#"Example:
   $ preclaim audit export --inputs /var/lib/preclaim > inputs.jsonl
@@ -21,8 +21,9 @@ const EXAMPLE: &str = r#"Example:
   $ preclaim resolve inputs.jsonl | head -n "$(wc -l < decisions.jsonl)" | cmp - decisions.jsonl
 
 `resolve` makes the same decisions of the inputs, and goes on after the last of them until nothing is
-undecided: where the log ends before that, its decisions are the first of those. With slots of
-another length than 10 ms, give `export --config` to `resolve --config`."#;
+undecided: where the log ends before that, its decisions are the first of those. Where decisions
+follow that nothing waits for, as the end of a lease, the export says up to when to go on: `resolve
+--until`. With slots of another length than 10 ms, give `export --config` to `resolve --config`."#;
 
 /// Print what arrived, or what was decided, as JSON lines that `resolve` reads or prints
 #[derive(Debug, clap::Args)]
@@ -74,6 +75,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Problem> {
         out: BufWriter::with_capacity(1 << 16, io::stdout().lock()),
         is_beginning: first == 1,
         length: None,
+        last_input: None,
+        last_decision: None,
         progress: Progress::start(),
     };
     let read = archive.walk(first, None).read_on(&mut |found| export.take(&found));
@@ -87,6 +90,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Problem> {
         return Err(Problem::Usage("the log has no record yet, and so no rules".to_owned()));
     }
     read?;
+    export.end();
     Ok(ExitCode::Done)
 }
 
@@ -96,6 +100,10 @@ struct Export<'a> {
     is_beginning: bool,
     /// The slots' length, once a record was read.
     length: Option<Micros>,
+    /// The slot of the last input.
+    last_input: Option<Slot>,
+    /// The slot of the last decision, and its time.
+    last_decision: Option<(Slot, Time)>,
     progress: Progress,
 }
 
@@ -141,7 +149,26 @@ impl Export<'_> {
         Ok(())
     }
 
+    /// Says how `resolve` comes to the decisions after the last input, which it may not wait for.
+    fn end(&self) {
+        match self.last_decision {
+            Some((slot, at)) if self.args.what.inputs && self.last_input.is_none_or(|last| last < slot) => {
+                note(format_args!(
+                    "decisions follow the last input: `resolve --until {}` makes them too",
+                    at.as_us()
+                ));
+            }
+            _ => {}
+        }
+    }
+
     fn write(&mut self, record: &Record) -> io::Result<()> {
+        if !record.inputs.is_empty() {
+            self.last_input = Some(record.slot);
+        }
+        if !record.decisions.is_empty() {
+            self.last_decision = Some((record.slot, record.at));
+        }
         if self.args.what.inputs {
             return record.inputs.iter().try_for_each(|input| write_input(&mut self.out, input));
         }
