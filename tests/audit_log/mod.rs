@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 
 use preclaim::audit::{Appended, Journal, SlotEntry};
 use preclaim::config::{Config, Durability, StateConfig};
-use preclaim::coordinator::{Restart, StartFrom, recover};
+use preclaim::coordinator::{RecoveryError, Restart, StartFrom, recover};
 use preclaim::resolver::{Input, Resolver, SlotBatch, SlotOutcome};
 use preclaim::session::coordinator::SessionNotes;
-use preclaim::store::{FileJournal, RealDisk};
+use preclaim::store::{FileJournal, OpenError, RealDisk};
 use preclaim::types::{Slot, Time};
 
 use super::trace::{Line, Trace};
@@ -146,8 +146,16 @@ impl Life {
             compress: kept.compress,
         };
         let _no_child_has_it = FORKING.lock();
-        let disk = Arc::new(RealDisk::create(dir).unwrap());
-        let Restart { recovered, journal, .. } = recover(disk, &config, &settings, from, wall).unwrap();
+        let started = || recover(Arc::new(RealDisk::create(dir).unwrap()), &config, &settings, from, wall);
+        // A child that was just made may not yet have let go either: its maker goes on a moment before.
+        let is_locked =
+            |error: &RecoveryError| matches!(error, RecoveryError::Open(OpenError::Locked { .. }));
+        let mut restart = started();
+        while restart.as_ref().is_err_and(is_locked) {
+            std::thread::yield_now();
+            restart = started();
+        }
+        let Restart { recovered, journal, .. } = restart.unwrap();
         let slot = recovered.boot_slot;
         let mut life = Life { resolver: recovered.resolver, journal, last: slot };
         life.decide_due(|_, due| due < slot);
