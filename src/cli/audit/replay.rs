@@ -8,6 +8,7 @@ use super::super::output::{self, Format, Output, harmless};
 use super::super::table::Table;
 use super::super::times::length as span;
 use super::problem::decoded;
+use super::verify::ATTEMPTS;
 use super::{ExitCode, Problem, Progress, note};
 use crate::audit::{RULES_VERSION, Record};
 use crate::config::{Config, show_duration};
@@ -42,6 +43,16 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<ExitCode, Problem> {
     let config = args.config.as_deref().map(Config::load).transpose();
     let config = config.map_err(|error| Problem::configuration(&error))?;
+    for _ in 1..ATTEMPTS {
+        match replay(args, config.as_ref()) {
+            Err(problem) if problem.is_removed() => {}
+            replayed => return replayed,
+        }
+    }
+    replay(args, config.as_ref())
+}
+
+fn replay(args: &Args, config: Option<&Config>) -> Result<ExitCode, Problem> {
     let archive = super::open(args.dir.clone())?;
     let base = Base::oldest(&archive)?;
     if base.segment > 0 {
@@ -52,7 +63,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Problem> {
     }
     match config {
         None => again(&archive, base, args.output.format()),
-        Some(config) => compare(&archive, base, &config, args.output.format()),
+        Some(config) => compare(&archive, base, config, args.output.format()),
     }
 }
 

@@ -70,8 +70,8 @@ fn repair(dir: PathBuf) -> Result<Option<TornTail>, Problem> {
     Ok(repair_tail(&disk)?)
 }
 
-/// How often it begins anew where the coordinator removed what was to be read next.
-const ATTEMPTS: u32 = 3;
+/// How often a reader begins anew where the coordinator removed what was to be read next.
+pub(super) const ATTEMPTS: u32 = 3;
 
 fn verify(archive: &Archive, report: &mut Report) -> Result<(), Problem> {
     let mut attempt = 1;
