@@ -25,7 +25,7 @@ enum Synced {
 }
 
 fn written(bodies: &[Vec<u8>], synced: Synced, spare: usize) -> Written {
-    let header = SegmentHeader { state_id: STATE, number: 1, chain: ChainHash::START };
+    let header = SegmentHeader { state_id: STATE, number: 1, chain: ChainHash::START, made: 0 };
     let (mut bytes, mut starts, mut chain) = (header.to_bytes().to_vec(), Vec::new(), ChainHash::START);
     for (index, body) in bodies.iter().enumerate() {
         starts.push(bytes.len());
@@ -63,7 +63,7 @@ fn scan(bytes: &[u8], place: Place) -> (usize, End) {
 
 /// The same by brute force: every frame anew, every bit flipped, every offset tried.
 fn twin(bytes: &[u8]) -> (usize, End) {
-    let header = SegmentHeader { state_id: STATE, number: 1, chain: ChainHash::START }.to_bytes();
+    let header = SegmentHeader { state_id: STATE, number: 1, chain: ChainHash::START, made: 0 }.to_bytes();
     let zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
     let until = last_byte(bytes) as u64;
     let damaged = |offset: usize| End::Damaged(Damage { offset: offset as u64, what: What::Checksum });
@@ -265,7 +265,7 @@ fn every_way_to_lose_sectors_of_the_last_record_is_a_torn_tail() {
 
 #[test]
 fn a_segment_of_another_state_number_chain_or_version_is_told_apart() {
-    let header = SegmentHeader { state_id: STATE, number: 1, chain: ChainHash::START };
+    let header = SegmentHeader { state_id: STATE, number: 1, chain: ChainHash::START, made: 0 };
     let what = |bytes: &[u8]| match scan(bytes, Place::Last) {
         (0, End::Damaged(Damage { offset: 0, what })) => what,
         found => panic!("{found:?}"),

@@ -132,11 +132,16 @@ pub enum What {
     },
     /// Where the log ends, bytes follow that are no frame.
     AfterEnd,
+    /// The file ends before the length that it was made with.
+    CutShort,
 }
 
 impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            What::CutShort => {
+                f.write_str("the file ends here, and was longer before its first record was written")
+            }
             What::NoSegment => f.write_str("it does not start as a segment does"),
             What::HeaderChecksum => f.write_str("the header's checksum does not fit the header"),
             What::Newer(version) => {

@@ -3,10 +3,11 @@
 //! ```text
 //!  0          8     10    12      16         24         32                              64
 //!  +----------+-----+-----+-------+----------+----------+-------------------------------+
-//!  | PRECLAIM | ver |  0  | crc32 | state id | number   | chain hash before its records |
+//!  | PRECLAIM | ver |made | crc32 | state id | number   | chain hash before its records |
 //!  +----------+-----+-----+-------+----------+----------+-------------------------------+
 //! ```
-//! The checksum covers all 64 bytes, its own four taken as zero. Magic, version and checksum stand in
+//! `made` is how long its file was made before its first record, in units of 16 KiB, rounded down: one
+//! that is shorter was cut short by somebody. The checksum covers all 64 bytes, its own four taken as zero. Magic, version and checksum stand in
 //! the same place in every version, so that any reader can tell a later one from a damaged one.
 
 use super::chain::ChainHash;
@@ -29,14 +30,30 @@ pub struct SegmentHeader {
     pub number: u64,
     /// The chain hash before its first record.
     pub chain: ChainHash,
+    /// How long its file was made before that, in units of [`SegmentHeader::UNIT`]; as many as fit.
+    pub made: u16,
 }
 
 impl SegmentHeader {
+    /// Bytes of a unit of `made`.
+    pub const UNIT: u64 = 16 * 1024;
+
+    /// The units of a file of so many bytes, as far as they can be written.
+    pub fn units(bytes: u64) -> u16 {
+        u16::try_from(bytes / Self::UNIT).unwrap_or(u16::MAX)
+    }
+
+    /// Whether a file of so many bytes is shorter than it was made.
+    pub fn is_cut_short(&self, bytes: u64) -> bool {
+        bytes < u64::from(self.made) * Self::UNIT
+    }
+
     /// The header's bytes.
     pub fn to_bytes(&self) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut bytes = [0; SEGMENT_HEADER_BYTES];
         bytes[..8].copy_from_slice(MAGIC);
         bytes[8..10].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[10..12].copy_from_slice(&self.made.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.state_id.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.number.to_le_bytes());
         bytes[32..].copy_from_slice(self.chain.as_bytes());
@@ -71,6 +88,7 @@ impl SegmentHeader {
         chain.copy_from_slice(&bytes[32..]);
         let (state_id, number) =
             (u64_at(bytes, 16).unwrap_or_default(), u64_at(bytes, 24).unwrap_or_default());
-        Ok(SegmentHeader { state_id, number, chain: ChainHash::from_bytes(chain) })
+        let made = u16::from_le_bytes([bytes[10], bytes[11]]);
+        Ok(SegmentHeader { state_id, number, chain: ChainHash::from_bytes(chain), made })
     }
 }

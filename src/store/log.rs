@@ -141,8 +141,13 @@ impl Log {
         };
         self.buffer.clear();
         if self.offset == 0 {
-            let header =
-                SegmentHeader { state_id: self.state_id, number: self.segment, chain: self.last.chain };
+            let bytes = file.bytes().map_err(fault("look at", plain_name(self.segment)))?;
+            let header = SegmentHeader {
+                state_id: self.state_id,
+                number: self.segment,
+                chain: self.last.chain,
+                made: SegmentHeader::units(bytes),
+            };
             self.buffer.extend_from_slice(&header.to_bytes());
         }
         let seq = self.last.seq + 1;

@@ -9,7 +9,7 @@ use super::error::{Fault, OpenError, fault};
 use super::layout::{self, LOCK, Listing, plain_name, read_fully};
 use super::log::{Durability, Log, Options, Shared, SyncThread, UpkeepBy};
 use super::upkeep::{Helper, Upkeep};
-use crate::audit::{Link, SEGMENT_HEADER_BYTES};
+use crate::audit::{Damage, Link, SEGMENT_HEADER_BYTES, SegmentHeader, What};
 use crate::limits::AUDIT_READ_CHUNK;
 
 /// Whether there is a log already.
@@ -68,6 +68,7 @@ impl Log {
         let upkeep = Upkeep { disk: Arc::clone(&disk), state_id, options };
         let read = Archive::new(Arc::clone(&disk), state_id).read(Upto::End, visit)?;
         let listing = Listing::read(&*disk)?;
+        check_length(&*disk, &read.tail)?;
         let reserve = listing.has_reserve.then(|| layout::read_reserve(&*disk)).transpose()?;
         let torn = clean_up(&upkeep, &listing, &read.tail)?;
         let (segment, offset, file) = place_to_go_on(&upkeep, &listing, &read)?;
@@ -89,6 +90,25 @@ impl Log {
         };
         let Read { base, passed_over, .. } = read;
         Ok((log, Recovered { state_id, base, passed_over, last, torn, reserve }))
+    }
+}
+
+/// A segment is made as long as it is to be, and on disk so, before it is begun: no crash leaves a
+/// shorter file, and whoever cut it may have cut off records that were answered.
+fn check_length(disk: &dyn Disk, tail: &Tail) -> Result<(), OpenError> {
+    if !tail.is_plain || tail.segment == 0 {
+        return Ok(());
+    }
+    let name = plain_name(tail.segment);
+    let file = disk.open(&name, Access::Read).map_err(fault("open", &name))?;
+    let bytes = file.bytes().map_err(fault("look at", &name))?;
+    let mut header = [0; SEGMENT_HEADER_BYTES];
+    read_fully(&*file, 0, &mut header).map_err(fault("read", &name))?;
+    match SegmentHeader::read(&header) {
+        Ok(header) if header.is_cut_short(bytes) => {
+            Err(OpenError::Damaged { file: name, damage: Damage { offset: bytes, what: What::CutShort } })
+        }
+        _ => Ok(()), // what else is wrong with it the reading has told
     }
 }
 

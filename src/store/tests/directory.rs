@@ -389,3 +389,23 @@ fn a_log_on_a_real_disk_is_read_back_with_threads_under_each_durability() {
         }
     }
 }
+
+#[test]
+fn a_last_segment_that_was_cut_short_is_no_torn_tail() {
+    let options = Options { segment_bytes: 64 * 1024, ..options() };
+    let (disk, log) = filled(options, 20);
+    assert_eq!(log.closed(), 0);
+    drop(log);
+    let name = plain_name(1);
+    let whole = disk.content(&name).unwrap();
+    assert_eq!(whole.len(), 64 * 1024);
+    for length in [64, 65, 1000, 4096, 20_000, 64 * 1024 - 1] {
+        disk.plant(&name, &whole[..length]);
+        match open(&disk, options, Begin::GoOn).map(drop) {
+            Err(OpenError::Damaged { file, .. }) => assert_eq!(file, name),
+            other => panic!("{length}: {other:?}"),
+        }
+    }
+    disk.plant(&name, &whole);
+    assert_eq!(open(&disk, options, Begin::GoOn).unwrap().2, bodies(20));
+}
