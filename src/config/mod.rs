@@ -26,11 +26,12 @@ pub use duration::{DURATION_RULE, parse_duration, show_duration};
 pub use error::ConfigError;
 pub use expression::{Expression, ExpressionError, VARIABLES};
 pub use size::{SIZE_RULE, parse_size, show_size};
-pub use state::{Durability, StateConfig};
+pub use state::StateConfig;
 pub(crate) use tree::{Fault, FaultKind, Field, FieldPath, Fields, Key, Node, Step, Table, Value, printable};
 
 use crate::limits;
 use crate::resolver::{Rules, RulesChange};
+pub use crate::store::Durability;
 
 /// The file that `preclaim config init` prints: every key, with its default and what it means.
 pub const TEMPLATE: &str = include_str!("template.toml");

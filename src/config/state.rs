@@ -7,22 +7,11 @@ use super::rules::duration_within;
 use super::size::{SIZE_RULE, parse_size, show_size};
 use super::tree::{Fault, Field};
 use crate::limits;
+use crate::store::Durability;
 use crate::types::Micros;
 
 const STATE: &[&str] =
     &["dir", "durability", "interval", "segment_size", "keep_for", "keep_size", "compress"];
-
-/// When a slot's record is on disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// Before anything of the slot is sent.
-    #[default]
-    Slot,
-    /// At most so long after it was sent: what a crash of the machine may forget.
-    Interval(Micros),
-    /// When the system writes it, which may be half a minute later.
-    None,
-}
 
 /// Where and how the daemon keeps its state.
 #[derive(Clone, Debug, PartialEq, Eq)]

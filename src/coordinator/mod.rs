@@ -315,17 +315,23 @@ async fn accept(
     loop_end: &mut LoopEnd,
     connections: &mut JoinSet<()>,
 ) -> CoordinatorError {
+    tokio::select! {
+        biased;
+        // The loop ends without an error only when it is drained, which is not done here.
+        ended = loop_end.wait() => ended.err().map_or(CoordinatorError::SlotLoopDied, CoordinatorError::from),
+        () = take_in(endpoint, server, connections) => CoordinatorError::Socket,
+    }
+}
+
+/// Takes connections in until the socket is gone.
+async fn take_in(endpoint: &Endpoint, server: &Arc<Server>, connections: &mut JoinSet<()>) {
     loop {
         tokio::select! {
             biased;
-            ended = loop_end.wait() => {
-                // The loop ends without an error only when it is drained, which is not done here.
-                return ended.err().map_or(CoordinatorError::SlotLoopDied, CoordinatorError::from);
-            }
             Some(_) = connections.join_next() => {}
             incoming = endpoint.accept() => match incoming {
                 Some(incoming) => admit(endpoint, server, incoming, connections),
-                None => return CoordinatorError::Socket,
+                None => return,
             },
         }
     }
@@ -348,20 +354,9 @@ async fn stand_still(
     server.hub.intake.drain();
     server.hub.tell_draining(&reason);
     server.hub.close_all(CloseCode::Internal, &reason);
-    let serve = async {
-        loop {
-            tokio::select! {
-                Some(_) = connections.join_next() => {}
-                incoming = endpoint.accept() => match incoming {
-                    Some(incoming) => admit(endpoint, server, incoming, connections),
-                    None => return,
-                },
-            }
-        }
-    };
     tokio::select! {
         () = shutdown => {}
-        () = serve => {}
+        () = take_in(endpoint, server, connections) => {}
     }
 }
 
@@ -411,10 +406,15 @@ impl Drop for StopOnDrop {
     }
 }
 
+/// A state's number, drawn by chance: the standard library seeds its maps from the system's source of
+/// randomness.
+fn drawn_id() -> u64 {
+    RandomState::new().hash_one(0)
+}
+
 fn terms(rules: &Rules, limits: &Limits) -> Terms {
     Terms {
-        // The standard library seeds its maps from the system's source of randomness.
-        state: RandomState::new().hash_one(0),
+        state: drawn_id(),
         slot_length: rules.length,
         min_lead: rules.min_lead,
         horizon: rules.horizon,

@@ -5,9 +5,9 @@ use std::io;
 use std::sync::Arc;
 use std::thread;
 
-use super::Recovered;
+use super::{Recovered, drawn_id};
 use crate::audit::{Follower, State};
-use crate::config::{Config, ConfigError, Durability, StateConfig, show_duration};
+use crate::config::{Config, ConfigError, StateConfig, show_duration};
 use crate::resolver::{Resolver, Rules, RulesChange, SystemOp};
 use crate::session::coordinator::{Live, Restored};
 use crate::store::{self, Begin, Disk, FileJournal, Log, OpenError, Options, TornTail, UpkeepBy};
@@ -232,23 +232,13 @@ fn change_of_rules(state: &State, config: &Config) -> Result<Option<SystemOp>, C
 
 fn options(settings: &StateConfig) -> Options {
     Options {
-        durability: match settings.durability {
-            Durability::Slot => store::Durability::Slot,
-            Durability::Interval(most) => store::Durability::Interval(most),
-            Durability::None => store::Durability::None,
-        },
+        durability: settings.durability,
         segment_bytes: settings.segment_bytes,
         compress: settings.compress,
         keep_for: settings.keep_for,
         keep_bytes: settings.keep_bytes,
         upkeep: UpkeepBy::Thread,
     }
-}
-
-/// The standard library seeds its maps from the system's source of randomness.
-fn drawn_id() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(0)
 }
 
 #[cfg(test)]

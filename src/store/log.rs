@@ -47,9 +47,10 @@ impl Default for Options {
 }
 
 /// When a record is on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Before it is answered: one `fdatasync` each.
+    #[default]
     Slot,
     /// At most this long after it was answered; a crash of the machine forgets up to so much.
     Interval(Micros),
