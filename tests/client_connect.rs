@@ -8,11 +8,13 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use house::{House, soon};
+use house::{House, PATIENCE, soon};
 use preclaim::Client;
 use preclaim::client::{ClientBuilder, ConnectError};
 use preclaim::coordinator::CoordinatorConfig;
 use preclaim::resolver::Rules;
+use preclaim::types::{Micros, Slot, Time};
+use preclaim::wire::{ClockPong, Extensions, ToAgent, Welcome, WireLimits};
 
 /// A certificate for `name`, and a client that trusts it alone.
 fn made(name: &str) -> (rcgen::CertifiedKey<rcgen::KeyPair>, ClientBuilder) {
@@ -121,22 +123,69 @@ async fn a_server_of_another_protocol_is_a_version_mismatch() {
     assert!(matches!(error, ConnectError::VersionMismatch { .. }), "{error:?}");
 }
 
-#[tokio::test]
-async fn a_coordinator_that_answers_nonsense_or_nothing_is_told_so() {
-    for answer in [&b"\xff\xff\xff\xff"[..], b"\x02\x00\x00\x00\x77\x77", b""] {
-        let (certificate, settings) = made("127.0.0.1");
-        let server = quic_server(&certificate, preclaim::wire::ALPN);
-        let accepting = server.clone();
-        tokio::spawn(async move {
-            let connection = accepting.accept().await.unwrap().await.unwrap();
-            let (mut send, _receive) = connection.accept_bi().await.unwrap();
-            send.write_all(answer).await.unwrap();
-            connection.closed().await
-        });
-        let settings = settings.timeout(Duration::from_secs(1));
-        let error = error(settings, server.local_addr().unwrap()).await;
-        assert!(matches!(error, ConnectError::Refused { .. }), "{error:?}");
+/// What connecting comes to where the first lane of a connection that is taken is answered with `answer`.
+async fn answered_with(answer: Vec<u8>, timeout: Duration) -> ConnectError {
+    let (certificate, settings) = made("127.0.0.1");
+    let server = quic_server(&certificate, preclaim::wire::ALPN);
+    let accepting = server.clone();
+    tokio::spawn(async move {
+        let connection = accepting.accept().await.unwrap().await.unwrap();
+        let (mut send, _receive) = connection.accept_bi().await.unwrap();
+        send.write_all(&answer).await.unwrap();
+        connection.closed().await
+    });
+    error(settings.timeout(timeout), server.local_addr().unwrap()).await
+}
+
+fn bytes(message: impl Into<ToAgent>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    message.into().encode(&mut bytes).unwrap();
+    bytes
+}
+
+fn welcome(version: u16) -> Welcome {
+    Welcome {
+        version,
+        name: "car-7".into(),
+        label: "main".into(),
+        session: 1,
+        resumed: false,
+        state: 1,
+        slot_length: Micros::from_ms(10),
+        min_lead: Micros::from_ms(10),
+        horizon: Micros::from_secs(60),
+        slot: Slot::new(1),
+        now: Time::from_us(1),
+        limits: WireLimits { frame_bytes: 65_536, batch: 8, lanes: 8, undecided: 8 },
+        software: "a test".into(),
+        extensions: Extensions::NONE,
     }
+}
+
+#[tokio::test]
+async fn a_coordinator_that_answers_nonsense_is_told_so() {
+    let pong = bytes(ClockPong { seq: 1, client_us: 1, coordinator: Time::from_us(1) });
+    let too_long = b"\xff\xff\xff\xff".to_vec();
+    let unknown_kind = b"\x02\x00\x00\x00\x77\x77".to_vec();
+    for answer in [too_long, unknown_kind, b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), pong] {
+        let error = answered_with(answer, PATIENCE).await;
+        assert!(matches!(error, ConnectError::Nonsense { .. }), "{error:?}");
+        assert!(!error.is_retryable() && error.hint().contains("release"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_coordinator_that_answers_nothing_is_told_so_within_the_time() {
+    let after = Duration::from_secs(1);
+    let error = answered_with(Vec::new(), after).await;
+    assert_eq!(error, ConnectError::NoWelcome { after });
+    assert!(error.is_retryable() && error.hint().contains("time"));
+}
+
+#[tokio::test]
+async fn a_welcome_in_a_version_that_was_not_offered_is_a_version_mismatch() {
+    let error = answered_with(bytes(welcome(9)), PATIENCE).await;
+    assert!(matches!(error, ConnectError::VersionMismatch { .. }), "{error:?}");
 }
 
 #[tokio::test]

@@ -152,6 +152,8 @@ fn code_of(error: &ConnectError) -> ExitCode {
         | ConnectError::NobodyListens { .. }
         | ConnectError::TimedOut { .. }
         | ConnectError::Refused { .. }
+        | ConnectError::NoWelcome { .. }
+        | ConnectError::Nonsense { .. }
         | ConnectError::Local { .. } => ExitCode::Unreachable,
         ConnectError::BadCa { .. }
         | ConnectError::NotTrusted { .. }

@@ -14,7 +14,7 @@ use super::quic::QuicConnector;
 use super::shared::{Phase, Shared};
 use super::{Client, ConnectError, driver};
 use crate::session::agent::{AgentSession, Identity};
-use crate::wire::{CloseCode, Role, Welcome};
+use crate::wire::{Role, Welcome};
 
 /// How long a connection may take, unless the agent says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -115,7 +115,8 @@ impl ClientBuilder {
         self
     }
 
-    /// How long the connection may take, 5 s otherwise.
+    /// How long it may take until the coordinator has welcomed this agent, 5 s otherwise: all addresses
+    /// together, with looking their names up.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -165,6 +166,8 @@ impl ClientBuilder {
         let shared =
             Arc::new(Shared::new(AgentSession::new(self.identity()), Arc::clone(&clock), random() as u64));
         let mut phase = shared.phase.subscribe();
+        // One time for the connection and the welcome.
+        let late = clock.sleep_until(clock.now() + timeout);
         let connect = async {
             let link = connector.connect().await?;
             let lane = link.open_lane().await.map_err(ConnectError::before_welcome)?;
@@ -172,14 +175,10 @@ impl ClientBuilder {
             Ok(AbortOnDrop(Some(tokio::spawn(connection))))
         };
         let mut connection = connect.await?;
-        let late = clock.sleep_until(clock.now() + timeout);
         tokio::select! {
             biased;
             _ = phase.wait_for(|phase| *phase != Phase::Connecting) => {}
-            () = late => {
-                let why = format!("no welcome within {timeout:?}");
-                return Err(ConnectError::Refused { why });
-            }
+            () = late => return Err(ConnectError::NoWelcome { after: timeout }),
         }
         let welcome = welcome_of(&shared)?;
         connection.0 = None;
@@ -247,10 +246,7 @@ fn welcome_of(shared: &Shared) -> Result<Welcome, ConnectError> {
     match (phase, shared.look(|state, _| state.session.welcome().cloned())) {
         (Phase::Down(closed), _) => Err(ConnectError::before_welcome(closed)),
         (_, Some(welcome)) => Ok(welcome),
-        (_, None) => {
-            let closed = Closed { code: Some(CloseCode::Internal), why: "the connection was lost".into() };
-            Err(ConnectError::before_welcome(closed))
-        }
+        (_, None) => Err(ConnectError::before_welcome(Closed::because("the connection was lost"))),
     }
 }
 

@@ -58,13 +58,30 @@ pub(crate) struct Lane {
     pub(crate) writer: Box<dyn AsyncWrite + Send + Unpin>,
 }
 
+/// How the words about a breach begin.
+pub(super) const BROKE: &str = "the coordinator broke the protocol: ";
+
 /// How a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Closed {
     /// The peer's close code, where it gave one that is known.
     pub(crate) code: Option<CloseCode>,
+    /// With which code it was closed from here, where what came over it is against the protocol.
+    pub(crate) breach: Option<CloseCode>,
     /// In words.
     pub(crate) why: String,
+}
+
+impl Closed {
+    /// It ended, and nobody gave a code.
+    pub(crate) fn because(why: impl Into<String>) -> Self {
+        Closed { code: None, breach: None, why: why.into() }
+    }
+
+    /// It was closed from here with `code`: the coordinator did not keep to the protocol.
+    pub(crate) fn breach(code: CloseCode, why: &str) -> Self {
+        Closed { breach: Some(code), ..Closed::because(format!("{BROKE}{why}")) }
+    }
 }
 
 /// The machine's own monotonic clock. It stands still while the machine is suspended.

@@ -54,7 +54,7 @@ pub(super) async fn run(shared: Arc<Shared>, link: Arc<dyn Link>, lane: Lane) {
         broken = write(&shared, writer) => broken_off(&shared, &*link, broken).await,
         () = goodbye(&shared) => {
             link.close(CloseCode::Done, "");
-            Closed { code: None, why: "closed by the agent".into() }
+            Closed::because("closed by the agent")
         }
     };
     shared.with(|state, _| state.connection_lost(closed));
@@ -100,7 +100,7 @@ async fn broken_off(shared: &Shared, link: &dyn Link, broken: Broken) -> Closed 
     let why = match broken {
         Broken::Against(code, why) => {
             link.close(code, &why);
-            return Closed { code: None, why: format!("the coordinator broke the protocol: {why}") };
+            return Closed::breach(code, &why);
         }
         Broken::Ended => "the coordinator ended the lane".to_owned(),
         Broken::Failed(why) => why,
@@ -112,7 +112,7 @@ async fn broken_off(shared: &Shared, link: &dyn Link, broken: Broken) -> Closed 
         closed = link.closed() => closed,
         () = soon => {
             link.close(CloseCode::Done, "");
-            Closed { code: None, why }
+            Closed::because(why)
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::connector::Closed;
+use super::connector::{BROKE, Closed};
 use crate::wire::CloseCode;
 
 /// Why no connection could be had.
@@ -83,6 +83,18 @@ pub enum ConnectError {
         /// In its words.
         why: String,
     },
+    /// The connection stood, and then no welcome came over it.
+    #[error("no welcome within {after:?}: what listens there takes connections and says nothing")]
+    NoWelcome {
+        /// How long it took, the connection and all.
+        after: Duration,
+    },
+    /// What came instead of a welcome is no message of this protocol, or one out of turn.
+    #[error("what listens there does not answer as a coordinator does: {why}")]
+    Nonsense {
+        /// What was wrong with it.
+        why: String,
+    },
     /// The machine refuses what is needed to connect.
     #[error("cannot connect: {why}")]
     Local {
@@ -100,12 +112,14 @@ impl ConnectError {
             | ConnectError::Busy { .. }
             | ConnectError::SessionLive
             | ConnectError::Refused { .. }
+            | ConnectError::NoWelcome { .. }
             | ConnectError::Local { .. } => true,
             ConnectError::NoAddress { .. }
             | ConnectError::BadAddress { .. }
             | ConnectError::BadCa { .. }
             | ConnectError::NotTrusted { .. }
             | ConnectError::NameRefused { .. }
+            | ConnectError::Nonsense { .. }
             | ConnectError::VersionMismatch { .. } => false,
         }
     }
@@ -142,13 +156,24 @@ impl ConnectError {
             ConnectError::SessionLive => "end the other one, use another label, or take over".into(),
             ConnectError::VersionMismatch { .. } => "use the same release on both sides".into(),
             ConnectError::Busy { .. } | ConnectError::Refused { .. } => "try again in a while".into(),
+            ConnectError::NoWelcome { .. } => {
+                "check whether a coordinator listens there and is not stopped, or give it more time".into()
+            }
+            ConnectError::Nonsense { .. } => {
+                "check that a coordinator listens there, of the same release".into()
+            }
             ConnectError::Local { .. } => "check the limits and the network of this machine".into(),
         }
     }
 
     /// What the end of a connection before its welcome means.
     pub(super) fn before_welcome(closed: Closed) -> Self {
-        let why = closed.why;
+        let why = closed.why.strip_prefix(BROKE).unwrap_or(&closed.why).to_owned();
+        match closed.breach {
+            Some(CloseCode::UnsupportedVersion) => return ConnectError::VersionMismatch { why },
+            Some(_) => return ConnectError::Nonsense { why },
+            None => {}
+        }
         match closed.code {
             Some(CloseCode::NameRefused) => ConnectError::NameRefused { why },
             Some(CloseCode::SessionLive) => ConnectError::SessionLive,

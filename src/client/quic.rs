@@ -187,9 +187,9 @@ fn closed(error: ConnectionError) -> Closed {
                 Some(code) => format!("{}: {said}", code.as_str()),
                 None => format!("close code {}: {said}", close.error_code),
             };
-            Closed { code, why }
+            Closed { code, ..Closed::because(why) }
         }
-        other => Closed { code: None, why: other.to_string() },
+        other => Closed::because(other.to_string()),
     }
 }
 

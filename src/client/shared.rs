@@ -274,7 +274,7 @@ impl State {
     }
 
     fn deal_out(&mut self) {
-        self.deal_out_with(&Closed { code: None, why: String::new() });
+        self.deal_out_with(&Closed::because(""));
     }
 
     fn deal_out_with(&mut self, closed: &Closed) {

@@ -72,13 +72,13 @@ impl Link for Pipe {
         let (here, there) = tokio::io::duplex(1 << 16);
         let open = self.lanes.send(there).is_ok();
         let (reader, writer) = tokio::io::split(here);
-        let lost = Closed { code: None, why: "gone".into() };
+        let lost = Closed::because("gone");
         let lane = Lane { reader: Box::new(reader), writer: Box::new(writer) };
         Box::pin(async move { open.then_some(lane).ok_or(lost) })
     }
 
     fn close(&self, _: CloseCode, why: &str) {
-        self.closed.send_replace(Some(Closed { code: None, why: why.into() }));
+        self.closed.send_replace(Some(Closed::because(why)));
     }
 
     fn closed(&self) -> Boxed<'_, Closed> {
@@ -269,7 +269,7 @@ async fn a_grant_in_hand_outlives_its_connection_and_its_declarations_become_unk
         async move { client.declare(dock().id(5)).await.map(|_| ()) }
     });
     assert!(matches!(peer.receive().await, ToCoordinator::Declare(_)));
-    peer.closed.send_replace(Some(Closed { code: None, why: "cable cut".into() }));
+    peer.closed.send_replace(Some(Closed::because("cable cut")));
     assert_eq!(open.await.unwrap(), Err(DeclareError::Unknown { id: IntentId::new(5) }));
     assert_eq!(news.next().await, Some(Event::Disconnected { why: "cable cut".into() }));
     assert_eq!(grant.check(), Ok(()));
