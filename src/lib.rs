@@ -9,7 +9,8 @@
 //!
 //! The rooms, lowest layer first (docs/ARCHITECTURE.md has the map and the rules between them):
 //! [`types`] and [`limits`] hold the nouns; [`space`], [`priority`] and [`resolver`] decide, purely;
-//! [`wire`], [`slot`] and [`session`] are the protocol without IO; the others are the shells.
+//! [`wire`], [`slot`] and [`session`] are the protocol without IO; [`sim`] drives these without a thread or
+//! a socket; the others are the shells.
 
 #[cfg(feature = "daemon")]
 pub mod audit;
@@ -31,6 +32,7 @@ pub mod priority;
 pub mod replay;
 pub mod resolver;
 pub mod session;
+pub mod sim;
 pub mod slot;
 pub mod space;
 #[cfg(feature = "daemon")]

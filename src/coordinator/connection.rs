@@ -3,7 +3,6 @@
 //! Whatever a peer does here costs bounded memory and, at worst, its own connection.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use quinn::{Connection, Incoming, VarInt};
 use tokio::sync::Semaphore;
@@ -16,7 +15,6 @@ use crate::config::Limits;
 use crate::limits;
 use crate::session::coordinator::{ConnectionId, LaneId, Place};
 use crate::transport::{Departures, LaneError, LaneReader, Outbox, write_out};
-use crate::types::Agent;
 use crate::wire::{ClockPong, CloseCode, Hello, ToAgent, ToCoordinator};
 
 /// What all connections share.
@@ -27,8 +25,6 @@ pub(super) struct Server {
     pub(super) departures: Option<Arc<Departures>>,
     /// Looks that may wait for the slot loop at a time; others wait in line for it.
     pub(super) looks: Arc<Semaphore>,
-    /// Numbers the names that are given to those who bring none.
-    pub(super) spare_names: AtomicU64,
 }
 
 /// Serves one connection to its end.
@@ -123,20 +119,8 @@ impl Peer {
     }
 
     fn enter(&self, hello: &Hello) -> Result<(), LaneError> {
-        let entered = self.server.hub.hello(self.id, hello, &self.spare_name());
+        let entered = self.server.hub.hello(self.id, hello);
         entered.map_err(|refusal| LaneError::broken(refusal.code, refusal.reason))
-    }
-
-    /// A name that nobody goes by; not even before a restart, as long as something of it is left.
-    fn spare_name(&self) -> Agent {
-        loop {
-            let number = self.server.spare_names.fetch_add(1, Ordering::Relaxed);
-            let spare = Agent::new(&format!("agent-{number}"))
-                .unwrap_or_else(|| unreachable!("a word and a number are a name"));
-            if !self.server.hub.is_known(&spare) {
-                return spare;
-            }
-        }
     }
 
     fn lane(&self, lane: LaneId, reader: LaneReader) -> Lane {

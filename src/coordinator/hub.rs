@@ -65,11 +65,6 @@ impl Hub {
         connection
     }
 
-    /// Whether somebody goes by that name, or has intents in force or undecided under it.
-    pub(crate) fn is_known(&self, agent: &Agent) -> bool {
-        self.lock().sessions.is_known(agent)
-    }
-
     /// How many connections there are.
     pub(crate) fn connections(&self) -> usize {
         self.lock().outboxes.len()
@@ -84,32 +79,20 @@ impl Hub {
     }
 
     /// Takes a connection into its session.
-    pub(crate) fn hello(
-        &self,
-        connection: ConnectionId,
-        hello: &Hello,
-        spare_name: &Agent,
-    ) -> Result<(), HelloRefusal> {
+    pub(crate) fn hello(&self, connection: ConnectionId, hello: &Hello) -> Result<(), HelloRefusal> {
         let mut state = self.lock();
-        let effects = state.sessions.hello(connection, hello, spare_name, self.clock.now())?;
+        let effects = state.sessions.hello(connection, hello, self.clock.now())?;
         // Under the lock: nothing that a slot decides from here on may overtake the welcome.
         state.carry_out(effects);
         Ok(())
     }
 
-    /// A message for the core, or a watch, or a goodbye. All others are answered elsewhere.
+    /// A message for the core, or a watch, or a goodbye.
     pub(crate) fn message(&self, from: Place, message: ToCoordinator) {
         let mut state = self.lock();
         let now = self.clock.now();
         let door = Door { now, admission: &*self.admission, inbox: &*self.intake };
-        let effects = match message {
-            ToCoordinator::Declare(declare) => state.sessions.declare(from, declare, &door),
-            ToCoordinator::Release(release) => state.sessions.release(from, &release, &door),
-            ToCoordinator::Renew(renew) => state.sessions.renew(from, &renew, &door),
-            ToCoordinator::Watch(watch) => state.sessions.watch(from, &watch, now),
-            ToCoordinator::Bye(_) => state.sessions.bye(from.connection),
-            ToCoordinator::Hello(_) | ToCoordinator::ClockPing(_) | ToCoordinator::List(_) => Vec::new(),
-        };
+        let effects = state.sessions.message(from, message, &door);
         state.carry_out(effects);
     }
 

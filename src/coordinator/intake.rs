@@ -75,23 +75,9 @@ impl<O> Intake<O> {
             return Err((batch, Refused::Draining));
         }
         // The stamp is taken under the lock that orders the queue, so arrival order is time order.
-        let now = self.clock.now();
-        let mut batch = batch.into_iter();
-        let refused = loop {
-            let full = state.collector.check_room(now).err();
-            match (full, batch.next()) {
-                (_, None) => break Ok(()),
-                (Some(full), Some(input)) => {
-                    break Err(([input].into_iter().chain(batch).collect(), full.into()));
-                }
-                // There is room, so this is taken in.
-                (None, Some((op, origin))) => {
-                    let _ = state.collector.agent_input(now, agent.clone(), op, origin);
-                }
-            }
-        };
+        let taken = state.collector.agent_inputs(self.clock.now(), agent, batch);
         self.ring_for_input(&state);
-        refused
+        taken.map_err(|(rest, full)| (rest, full.into()))
     }
 
     /// Takes in what the operator asks for; returns its arrival.

@@ -33,7 +33,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 pub use health::Health;
 pub use observer::{Departure, Observer, Punctuality, SlotReport};
@@ -55,13 +54,13 @@ use crate::config::Limits;
 use crate::limits;
 use crate::resolver::invariants::{Breach, InvariantCheck};
 use crate::resolver::{Resolver, Rules, SystemOp};
-pub use crate::session::coordinator::{Admission, Denial, Open};
-use crate::session::coordinator::{Bounds, Origin, Restored, Sessions, Terms};
+pub use crate::session::coordinator::{Admission, Denial, Open, Recovered};
+use crate::session::coordinator::{Bounds, Origin, Sessions, Terms};
 use crate::slot::Room;
 pub use crate::slot::{Full, Refused};
 pub use crate::transport::{BindError, Identity, IdentityError};
 use crate::transport::{Departures, Sending};
-use crate::types::{Slot, Time};
+use crate::types::Time;
 use crate::wire::CloseCode;
 
 /// Everything that a coordinator is started with.
@@ -111,26 +110,6 @@ impl CoordinatorConfig {
             observer: None,
             check_invariants: cfg!(debug_assertions),
         })
-    }
-}
-
-/// What a coordinator that keeps records goes on from.
-pub struct Recovered {
-    /// The decision core as it was after the last record.
-    pub resolver: Resolver,
-    /// The sessions that there were, and where news of intents went.
-    pub sessions: Restored,
-    /// The state's number: the same for as long as the state directory lasts.
-    pub state: u64,
-    /// The slot in which it starts: after the last one decided, and over by the clock's first reading.
-    pub boot_slot: Slot,
-    /// What the start changes: inputs of that slot.
-    pub boot_ops: Vec<SystemOp>,
-}
-
-impl fmt::Debug for Recovered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recovered").field("boot_slot", &self.boot_slot).finish_non_exhaustive()
     }
 }
 
@@ -238,7 +217,6 @@ impl Coordinator {
             limits,
             departures,
             looks: Arc::new(Semaphore::new(limits::WAITING_LOOKS)),
-            spare_names: AtomicU64::new(1),
         });
         let check = check_invariants.then(InvariantCheck::default);
         let own = Origin::operator();

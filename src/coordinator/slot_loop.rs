@@ -15,7 +15,7 @@ use super::observer::{Observer, Punctuality, SlotReport};
 use crate::audit::{Appended, Journal, SlotEntry};
 use crate::clock::Clock;
 use crate::resolver::invariants::{Breach, InvariantCheck};
-use crate::resolver::{Input, Resolver, SlotBatch, SlotOutcome, SystemOp};
+use crate::resolver::{Resolver, SlotOutcome, SystemOp};
 use crate::session::coordinator::SessionNotes;
 use crate::slot::Closed;
 use crate::types::Slot;
@@ -107,15 +107,10 @@ impl<O: Clone, P: Publish<O>> SlotLoop<O, P> {
     /// Decides the slots of the outage, empty and in order, and then the one that starts.
     fn start(&mut self, Boot { slot, ops }: Boot) -> Result<(), LoopDeath> {
         while let Some(due) = self.resolver.next_due().filter(|due| *due < slot) {
-            self.decide(&Closed { batch: SlotBatch::empty(due), origins: Vec::new() })?;
+            self.decide(&Closed::empty(due))?;
         }
         let length = self.resolver.rules().length;
-        let at = slot.opens(length);
-        let origins = vec![self.own.clone(); ops.len()];
-        let inputs = ops.into_iter().map(|op| Input::System { at, op }).collect();
-        let batch = SlotBatch::new(slot, length, inputs)
-            .unwrap_or_else(|error| unreachable!("all arrive as the slot opens: {error}"));
-        self.decide(&Closed { batch, origins })
+        self.decide(&Closed::boot(slot, length, ops, self.own.clone()))
     }
 
     fn decide_until_stopped(&mut self) -> Result<(), LoopDeath> {

@@ -66,6 +66,23 @@ pub struct Closed<O> {
     pub origins: Vec<O>,
 }
 
+impl<O: Clone> Closed<O> {
+    /// A slot in which nothing arrived.
+    pub fn empty(slot: Slot) -> Self {
+        Closed { batch: SlotBatch::empty(slot), origins: Vec::new() }
+    }
+
+    /// The slot in which a coordinator starts, whose inputs are its own: all arrive as it opens.
+    pub fn boot(slot: Slot, length: Micros, ops: Vec<SystemOp>, own: O) -> Self {
+        let at = slot.opens(length);
+        let origins = vec![own; ops.len()];
+        let inputs = ops.into_iter().map(|op| Input::System { at, op }).collect();
+        let batch = SlotBatch::new(slot, length, inputs)
+            .unwrap_or_else(|error| unreachable!("all arrive as the slot opens: {error}"));
+        Closed { batch, origins }
+    }
+}
+
 /// Takes in what arrives and hands it on slot by slot, in order. `O` is where an input came from.
 ///
 /// The order of calls is the order of arrival: stamps never fall, whatever `now` says. Slots in
@@ -129,6 +146,30 @@ impl<O> Collector<O> {
         self.newest_agents += 1;
         self.waiting.push_back((Input::Agent { at, agent, op }, origin));
         Ok(at)
+    }
+
+    /// Takes in what an agent asks for, in order and with one arrival.
+    ///
+    /// # Errors
+    /// Where there is no room for all of it: the rest, in its order, and why.
+    pub fn agent_inputs(
+        &mut self,
+        now: Time,
+        agent: &Agent,
+        batch: Vec<(AgentOp, O)>,
+    ) -> Result<(), (Vec<(AgentOp, O)>, Full)> {
+        let mut batch = batch.into_iter();
+        loop {
+            let full = self.check_room(now).err();
+            match (full, batch.next()) {
+                (_, None) => return Ok(()),
+                (Some(full), Some(input)) => return Err(([input].into_iter().chain(batch).collect(), full)),
+                // There is room, so this is taken in.
+                (None, Some((op, origin))) => {
+                    let _ = self.agent_input(now, agent.clone(), op, origin);
+                }
+            }
+        }
     }
 
     /// Whether an agent's input that arrives now would be taken in.

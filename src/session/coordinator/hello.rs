@@ -30,8 +30,8 @@ fn refuse(code: CloseCode, reason: impl Into<String>) -> HelloRefusal {
 }
 
 impl Sessions {
-    /// Takes a connection in, under the name that the hello asks for, or `spare_name` where it leaves
-    /// that to the coordinator.
+    /// Takes a connection in, under the name that the hello asks for, or one that nobody goes by where
+    /// it leaves that to the coordinator.
     ///
     /// The effects start with the welcome; what this session missed follows it. An older incarnation
     /// is told that it was replaced, and closed; from here on nothing that it sends counts.
@@ -42,7 +42,6 @@ impl Sessions {
         &mut self,
         connection: ConnectionId,
         hello: &Hello,
-        spare_name: &Agent,
         now: Time,
     ) -> Result<Vec<Effect>, HelloRefusal> {
         let version = agree_on_version(hello)?;
@@ -51,7 +50,7 @@ impl Sessions {
         }
         let agent = match &hello.name {
             Some(name) => Agent::new(name).ok_or_else(|| refuse(CloseCode::NameRefused, NAME_RULE))?,
-            None => spare_name.clone(),
+            None => self.spare_name(),
         };
         self.forget_left(now);
         let mut effects = Vec::new();
@@ -76,6 +75,18 @@ impl Sessions {
         self.members.insert(connection, Member { agent, label });
         effects.extend(self.draining.as_deref().map(|reason| super::told_to_drain(connection, reason)));
         Ok(effects)
+    }
+
+    /// A name that nobody goes by; not even before a restart, as long as something of it is left.
+    fn spare_name(&mut self) -> Agent {
+        loop {
+            self.spare_names += 1;
+            let spare = Agent::new(&format!("agent-{}", self.spare_names))
+                .unwrap_or_else(|| unreachable!("a word and a number are a name"));
+            if !self.is_known(&spare) {
+                return spare;
+            }
+        }
     }
 
     /// Puts the connection in charge of its session; returns the session's number and whether this

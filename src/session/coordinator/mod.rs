@@ -9,6 +9,7 @@
 mod admission;
 mod hello;
 mod intents;
+mod listing;
 mod mailbox;
 mod notes;
 mod publish;
@@ -22,13 +23,14 @@ use std::sync::Arc;
 
 pub use admission::{Admission, Denial, Open};
 pub use hello::HelloRefusal;
-pub use notes::{DeclaredBy, Live, Restored, Route, SessionChange, SessionNotes};
+pub use listing::{Page, Query, Words};
+pub use notes::{DeclaredBy, Live, Recovered, Restored, Route, SessionChange, SessionNotes};
 pub use requests::{Door, Inbox, NotTaken};
 pub use watch::Room;
 
 use crate::limits;
 use crate::types::{Agent, Claim, FixedMap, IntentId, Micros, Slot, Time};
-use crate::wire::{CloseCode, Draining, ToAgent};
+use crate::wire::{CloseCode, Draining, ToAgent, ToCoordinator};
 
 /// A connection, numbered in the order in which they come; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -153,6 +155,8 @@ pub struct Sessions {
     /// Sessions without a connection, the one that has been so longest first.
     left: BTreeMap<(Time, u64), (Agent, Arc<str>)>,
     next_session: u64,
+    /// How many names were given to those who bring none.
+    spare_names: u64,
     intents: intents::Intents,
     mailbox: mailbox::Mailbox,
     watchers: watch::Watchers,
@@ -201,11 +205,24 @@ impl Sessions {
             names: FixedMap::default(),
             left: BTreeMap::new(),
             next_session: 1,
+            spare_names: 0,
             intents: intents::Intents::default(),
             mailbox: mailbox::Mailbox::default(),
             watchers: watch::Watchers::default(),
             changes: None,
             draining: None,
+        }
+    }
+
+    /// Takes in a message for the core, or a watch, or a goodbye. All others are answered elsewhere.
+    pub fn message(&mut self, from: Place, message: ToCoordinator, door: &Door<'_>) -> Vec<Effect> {
+        match message {
+            ToCoordinator::Declare(declare) => self.declare(from, declare, door),
+            ToCoordinator::Release(release) => self.release(from, &release, door),
+            ToCoordinator::Renew(renew) => self.renew(from, &renew, door),
+            ToCoordinator::Watch(watch) => self.watch(from, &watch, door.now),
+            ToCoordinator::Bye(_) => self.bye(from.connection),
+            ToCoordinator::Hello(_) | ToCoordinator::ClockPing(_) | ToCoordinator::List(_) => Vec::new(),
         }
     }
 
@@ -243,7 +260,7 @@ impl Sessions {
     }
 
     /// Whether somebody goes by that name, or has intents in force or undecided under it.
-    pub fn is_known(&self, agent: &Agent) -> bool {
+    fn is_known(&self, agent: &Agent) -> bool {
         self.names.contains_key(agent) || self.intents.has_some_of(agent)
     }
 

@@ -1,14 +1,15 @@
 //! What of the sessions goes into a slot's record: who declared what, and who came and went.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use super::intents::Intents;
 use super::{Ask, Origin, Session, Sessions};
-use crate::resolver::SlotOutcome;
 use crate::resolver::state::Standing;
+use crate::resolver::{Resolver, SlotOutcome, SystemOp};
 use crate::slot::Closed;
-use crate::types::{Agent, Claim, IntentKey, Time, Token};
+use crate::types::{Agent, Claim, IntentKey, Slot, Time, Token};
 
 /// What a slot's record says of sessions.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -112,6 +113,26 @@ impl Restored {
         route: impl Fn(&IntentKey) -> Option<Route>,
     ) -> Self {
         Restored { intents: Intents::restored(live, route), sessions, next_session }
+    }
+}
+
+/// What a coordinator that keeps records goes on from.
+pub struct Recovered {
+    /// The decision core as it was after the last record.
+    pub resolver: Resolver,
+    /// The sessions that there were, and where news of intents went.
+    pub sessions: Restored,
+    /// The state's number: the same for as long as the state directory lasts.
+    pub state: u64,
+    /// The slot in which it starts: after the last one decided, and over by the clock's first reading.
+    pub boot_slot: Slot,
+    /// What the start changes: inputs of that slot.
+    pub boot_ops: Vec<SystemOp>,
+}
+
+impl fmt::Debug for Recovered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recovered").field("boot_slot", &self.boot_slot).finish_non_exhaustive()
     }
 }
 

@@ -197,8 +197,7 @@ impl World {
             software: String::new(),
             extensions: Extensions::NONE,
         };
-        let spare = Agent::new("spare").unwrap();
-        let Ok(effects) = self.sessions.hello(connection, &hello, &spare, self.queue.1) else { return };
+        let Ok(effects) = self.sessions.hello(connection, &hello, self.queue.1) else { return };
         self.connections.push(connection);
         self.follow(effects);
     }
