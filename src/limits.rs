@@ -136,6 +136,10 @@ pub const CURSOR_BYTES: usize = 160;
 pub const LIST_PAGE: usize = 256;
 /// Entries that the slot loop looks at for one page: some tens of microseconds.
 pub const LIST_SCAN: usize = 1024;
+/// Intents whose standings are asked for at once: looked up by id, between two slots.
+pub const STANDINGS: usize = 64;
+/// The longest that a request waits which is made again because the coordinator had no room.
+pub const ASK_AGAIN_MOST: Micros = Micros::from_secs(5);
 /// Lanes that one connection may have open: one an intent for a busy agent, with room to spare.
 pub const LANES: usize = 256;
 /// Requests that a client leaves unanswered at a time, whatever the coordinator would take: bounds its

@@ -250,7 +250,7 @@ async fn a_newer_process_of_a_name_and_label_takes_its_grants_over() {
     let newer = house.client("car-7").await;
     assert_eq!(soon(lost).await, Lost::Replaced);
     event(&mut news, |event| matches!(event, Event::Disconnected { .. }).then_some(())).await;
-    assert!(matches!(older.declare(exclusive("x", 1)).await, Err(DeclareError::Disconnected)));
+    assert!(matches!(older.declare(exclusive("x", 1)).await, Err(DeclareError::Replaced)));
     let id = grant.id();
     drop(grant);
     let listed = soon(newer.mine()).await.unwrap().entries;
@@ -377,7 +377,7 @@ async fn a_rejection_names_the_field_and_what_may_stand_there() {
 async fn a_revision_takes_the_grants_place_or_leaves_it_as_it_was() {
     let house = House::open().await;
     let (client, other) = (house.client("car-7").await, house.client("car-8").await);
-    let mut grant = granted(&client, exclusive("dock/3", 30)).await;
+    let grant = granted(&client, exclusive("dock/3", 30)).await;
     let _yard = granted(&other, exclusive("yard", 60)).await;
     let (token, lost) = (grant.token(), grant.lost());
     match soon(grant.revise(exclusive("yard", 30))).await.unwrap() {
@@ -465,10 +465,11 @@ async fn when_the_coordinator_goes_agents_are_told_and_grants_in_hand_stay_good(
     house.close().await;
     event(&mut news, |event| matches!(event, Event::Draining { .. }).then_some(())).await;
     event(&mut news, |event| matches!(event, Event::Disconnected { .. }).then_some(())).await;
+    assert_eq!(grant.check(), Ok(()));
+    soon(client.close()).await;
     let unknown = soon(waiting).await.unwrap().unwrap_err();
     assert_eq!(unknown, DeclareError::Unknown { id: IntentId::new(5) });
     assert!(unknown.is_retryable());
-    assert_eq!(grant.check(), Ok(()));
     assert!(matches!(client.declare(exclusive("x", 1)).await, Err(DeclareError::Disconnected)));
 }
 

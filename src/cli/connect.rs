@@ -153,11 +153,13 @@ fn code_of(error: &ConnectError) -> ExitCode {
         | ConnectError::TimedOut { .. }
         | ConnectError::Refused { .. }
         | ConnectError::NoWelcome { .. }
+        | ConnectError::Lost { .. }
         | ConnectError::Nonsense { .. }
         | ConnectError::Local { .. } => ExitCode::Unreachable,
         ConnectError::BadCa { .. }
         | ConnectError::NotTrusted { .. }
         | ConnectError::NameRefused { .. }
+        | ConnectError::Replaced { .. }
         | ConnectError::SessionLive => ExitCode::Refused,
         ConnectError::VersionMismatch { .. } => ExitCode::VersionMismatch,
         ConnectError::Busy { .. } => ExitCode::Overloaded,
@@ -171,6 +173,8 @@ pub(super) fn undecided(error: &DeclareError, again: String) -> Complaint {
         DeclareError::Unknown { .. } => ExitCode::Unknown,
         DeclareError::Disconnected => ExitCode::Unreachable,
         DeclareError::Draining { .. } | DeclareError::Full => ExitCode::Overloaded,
+        DeclareError::Replaced => ExitCode::Refused,
+        DeclareError::ClockUncertain { .. } => ExitCode::Failure,
         DeclareError::IdBusy { .. }
         | DeclareError::TooLarge
         | DeclareError::Ended { .. }
@@ -190,6 +194,8 @@ pub(super) fn unanswered(error: &RequestError) -> Complaint {
         RequestError::Unknown => ExitCode::Unknown,
         RequestError::Disconnected => ExitCode::Unreachable,
         RequestError::Full => ExitCode::Overloaded,
+        RequestError::Replaced => ExitCode::Refused,
+        RequestError::ClockUncertain { .. } => ExitCode::Failure,
         RequestError::Rejected { reason, .. } => refusal_code(*reason),
         RequestError::Nonsense(_) => ExitCode::Failure,
     };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::connector::{Closed, Connector};
+use super::connector::Connector;
 #[cfg(feature = "daemon")]
 use super::connector::{Lane, Link};
 use super::discovery::{self, DevFile};
@@ -14,12 +14,14 @@ use super::quic::QuicConnector;
 use super::shared::{Phase, Shared};
 use super::{Client, ConnectError, driver};
 use crate::session::agent::{AgentSession, Identity};
-use crate::wire::{Role, Welcome};
+use crate::wire::Role;
 
 /// How long a connection may take, unless the agent says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Above this the coordinator's time counts as uncertain, unless the agent says otherwise.
 const CLOCK_BOUND: Duration = Duration::from_millis(250);
+/// How long an answer may take beside what it is waited for, unless the agent says otherwise.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// The label of a client that names none.
 const LABEL: &str = "main";
 
@@ -40,6 +42,7 @@ pub struct ClientBuilder {
     refuse_if_live: bool,
     observer: bool,
     timeout: Option<Duration>,
+    patience: Option<Duration>,
     clock_bound: Option<Duration>,
     software: Option<String>,
 }
@@ -116,14 +119,24 @@ impl ClientBuilder {
     }
 
     /// How long it may take until the coordinator has welcomed this agent, 5 s otherwise: all addresses
-    /// together, with looking their names up.
+    /// together, with looking their names up. Each later try for a connection has as long.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Above this uncertainty of the coordinator's time, 250 ms otherwise, [`super::Event::ClockUncertain`] says so.
+    /// How long each answer may take beside the [`super::Intent::wait`] of what was asked, 10 s otherwise,
+    /// lost connections and new ones included. Past it the call ends as *unknown*, or as *disconnected*
+    /// where the request cannot have been heard.
+    #[must_use]
+    pub fn answer_within(mut self, patience: Duration) -> Self {
+        self.patience = Some(patience);
+        self
+    }
+
+    /// Above this uncertainty of the coordinator's time, 250 ms otherwise, [`super::Event::ClockUncertain`] says
+    /// so, and no time of the agent's own clock is taken.
     #[must_use]
     pub fn clock_bound(mut self, bound: Duration) -> Self {
         self.clock_bound = Some(bound);
@@ -146,7 +159,7 @@ impl ClientBuilder {
         let timeout = self.timeout.unwrap_or(TIMEOUT);
         let (addrs, ca) = self.found()?;
         let connector = QuicConnector::new(addrs, self.server_name.clone(), &ca, timeout)?;
-        self.connect_by(&connector).await
+        self.connect_by(Arc::new(connector)).await
     }
 
     /// Connects and opens the first lane, and says nothing on it: for who speaks the wire itself.
@@ -160,30 +173,25 @@ impl ClientBuilder {
     }
 
     /// Connects by any connector.
-    pub(crate) async fn connect_by(self, connector: &dyn Connector) -> Result<Client, ConnectError> {
+    pub(crate) async fn connect_by(self, connector: Arc<dyn Connector>) -> Result<Client, ConnectError> {
         let timeout = self.timeout.unwrap_or(TIMEOUT);
-        let clock = connector.clock();
-        let shared =
-            Arc::new(Shared::new(AgentSession::new(self.identity()), Arc::clone(&clock), random() as u64));
+        let bounds = (self.patience.unwrap_or(PATIENCE), self.clock_bound.unwrap_or(CLOCK_BOUND));
+        let session = AgentSession::new(self.identity());
+        let shared = Arc::new(Shared::new(session, connector.clock(), random() as u64, bounds));
         let mut phase = shared.phase.subscribe();
-        // One time for the connection and the welcome.
-        let late = clock.sleep_until(clock.now() + timeout);
-        let connect = async {
-            let link = connector.connect().await?;
-            let lane = link.open_lane().await.map_err(ConnectError::before_welcome)?;
-            let connection = driver::run(Arc::clone(&shared), link, lane);
-            Ok(AbortOnDrop(Some(tokio::spawn(connection))))
-        };
-        let mut connection = connect.await?;
-        tokio::select! {
-            biased;
-            _ = phase.wait_for(|phase| *phase != Phase::Connecting) => {}
-            () = late => return Err(ConnectError::NoWelcome { after: timeout }),
+        let connecting = driver::keep_connected(Arc::clone(&shared), connector, timeout);
+        let mut connecting = AbortOnDrop(Some(tokio::spawn(connecting)));
+        let first = phase.wait_for(|phase| *phase != Phase::Connecting).await.map(|phase| phase.clone());
+        let welcome = shared.look(|state, _| state.session.welcome().cloned());
+        match (first, welcome) {
+            (Ok(Phase::Over(why) | Phase::Away(why)), _) => Err(why),
+            (Ok(Phase::Up), Some(welcome)) => {
+                connecting.0 = None;
+                tokio::spawn(driver::keep_time(Arc::clone(&shared)));
+                Ok(Client::new(shared, welcome))
+            }
+            _ => Err(ConnectError::Lost { why: "right after the welcome".into() }),
         }
-        let welcome = welcome_of(&shared)?;
-        connection.0 = None;
-        tokio::spawn(driver::keep_time(Arc::clone(&shared)));
-        Ok(Client::new(shared, welcome))
     }
 
     fn identity(&self) -> Identity {
@@ -238,15 +246,6 @@ impl Drop for AbortOnDrop {
         if let Some(task) = self.0.take() {
             task.abort();
         }
-    }
-}
-
-fn welcome_of(shared: &Shared) -> Result<Welcome, ConnectError> {
-    let phase = shared.phase.borrow().clone();
-    match (phase, shared.look(|state, _| state.session.welcome().cloned())) {
-        (Phase::Down(closed), _) => Err(ConnectError::before_welcome(closed)),
-        (_, Some(welcome)) => Ok(welcome),
-        (_, None) => Err(ConnectError::before_welcome(Closed::because("the connection was lost"))),
     }
 }
 

@@ -1,11 +1,13 @@
-//! The tasks behind a client: one that lives by the clock, and one for each connection.
+//! The tasks behind a client: one that lives by the clock, and one that keeps it connected.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::connector::{Closed, Lane, Link};
+use super::ConnectError;
+use super::builder::random;
+use super::connector::{Closed, Connector, Lane, Link};
 use super::shared::Shared;
 use crate::limits;
 use crate::session::agent::Breach;
@@ -15,14 +17,20 @@ use crate::wire::{CloseCode, DecodeError, FrameError, FrameReader, ToAgent};
 const GOODBYE: Duration = Duration::from_secs(1);
 /// How long the reason of a connection's end may take to show, once a lane has broken.
 const REASON: Duration = Duration::from_millis(200);
+/// The most that is waited before the first try to connect again: a coordinator that was restarted is
+/// not met by all its agents at once.
+const FIRST_BACKOFF: Duration = Duration::from_millis(100);
+/// The most that is ever waited before another try: half of a usual lease is still left then.
+const MOST_BACKOFF: Duration = Duration::from_secs(5);
+/// A connection that stood for so long was a good one: the next loss starts from the first backoff.
+const SETTLED: Duration = Duration::from_secs(10);
 
 /// Lets time pass for the session: ends, renewals, pings. Nothing that a peer does or leaves undone
 /// can hold it up.
 pub(super) async fn keep_time(shared: Arc<Shared>) {
     loop {
         let woken = shared.wake_timer.notified();
-        let (next, over) = shared
-            .look(|state, now| (state.session.next_timeout(now), state.closing && state.link.is_none()));
+        let (next, over) = shared.look(|state, now| (state.session.next_timeout(now), state.is_over()));
         if over {
             return;
         }
@@ -40,24 +48,97 @@ pub(super) async fn keep_time(shared: Arc<Shared>) {
     }
 }
 
-/// Drives one connection to its end, whoever ends it.
-pub(super) async fn run(shared: Arc<Shared>, link: Arc<dyn Link>, lane: Lane) {
+/// Keeps the client connected until it is closed or replaced by a newer process. The first connection
+/// is tried for once: whoever waits for it is told why there is none.
+pub(super) async fn keep_connected(shared: Arc<Shared>, connector: Arc<dyn Connector>, timeout: Duration) {
+    let mut backoff = Backoff::default();
+    loop {
+        let began = shared.clock.now();
+        let failed = one_connection(&shared, &*connector, timeout).await;
+        let settled = shared.clock.now().saturating_duration_since(began) >= SETTLED;
+        if shared.with(|state, now| state.connection_over(failed, now)) {
+            return;
+        }
+        let pause = backoff.next(settled);
+        tokio::select! {
+            biased;
+            () = shared.clock.sleep_until(shared.clock.now() + pause) => {}
+            () = goodbye(&shared) => return shared.with(|state, _| state.give_up_connecting()),
+        }
+    }
+}
+
+/// How long to wait before the next try: up to twice as long each time, and anywhere below that, so that
+/// the tries of many agents spread out.
+#[derive(Debug, Default)]
+struct Backoff {
+    tries: u32,
+}
+
+impl Backoff {
+    fn next(&mut self, afresh: bool) -> Duration {
+        self.tries = if afresh { 0 } else { self.tries.saturating_add(1) };
+        let most = FIRST_BACKOFF.saturating_mul(1 << self.tries.min(16)).min(MOST_BACKOFF);
+        // 53 of the bits that were drawn, as a number from 0 to 1.
+        most.mul_f64((random() as u64 >> 11) as f64 / (1_u64 << 53) as f64)
+    }
+}
+
+/// Connects, and drives the connection to its end, whoever ends it. Says why it ended, or why there
+/// was none.
+async fn one_connection(shared: &Arc<Shared>, connector: &dyn Connector, timeout: Duration) -> ConnectError {
+    let deadline = shared.clock.now() + timeout;
+    let opened = async {
+        let link = connector.connect().await?;
+        let lane = tokio::select! {
+            biased;
+            lane = link.open_lane() => lane.map_err(ConnectError::before_welcome)?,
+            () = shared.clock.sleep_until(deadline) => {
+                return Err(ConnectError::NoWelcome { after: timeout });
+            }
+        };
+        Ok((link, lane))
+    };
+    let (link, lane) = tokio::select! {
+        biased;
+        opened = opened => match opened {
+            Ok(opened) => opened,
+            Err(error) => return error,
+        },
+        () = goodbye(shared) => return ConnectError::Refused { why: "closed by the agent".into() },
+    };
+    let mut ended = std::pin::pin!(run(shared, Arc::clone(&link), lane));
+    let ended_early = tokio::select! {
+        biased;
+        closed = &mut ended => Some(closed),
+        () = shared.welcomed() => None,
+        () = shared.clock.sleep_until(deadline) => {
+            link.close(CloseCode::Done, "");
+            return ConnectError::NoWelcome { after: timeout };
+        }
+    };
+    match ended_early {
+        Some(closed) => ConnectError::before_welcome(closed),
+        None => ConnectError::after_welcome(ended.await),
+    }
+}
+
+async fn run(shared: &Shared, link: Arc<dyn Link>, lane: Lane) -> Closed {
     let Lane { reader, writer } = lane;
     shared.with(|state, now| {
         state.link = Some(Arc::clone(&link));
         state.session.connected(now);
     });
-    let closed = tokio::select! {
+    tokio::select! {
         biased;
         closed = link.closed() => closed,
-        broken = read(&shared, reader) => broken_off(&shared, &*link, broken).await,
-        broken = write(&shared, writer) => broken_off(&shared, &*link, broken).await,
-        () = goodbye(&shared) => {
+        broken = read(shared, reader) => broken_off(shared, &*link, broken).await,
+        broken = write(shared, writer) => broken_off(shared, &*link, broken).await,
+        () = goodbye(shared) => {
             link.close(CloseCode::Done, "");
             Closed::because("closed by the agent")
         }
-    };
-    shared.with(|state, _| state.connection_lost(closed));
+    }
 }
 
 /// Why a lane is of no more use.
@@ -150,19 +231,19 @@ async fn write(shared: &Shared, mut writer: impl AsyncWrite + Unpin) -> Broken {
     loop {
         let woken = shared.wake_writer.notified();
         bytes.clear();
-        let closing = shared.look(|state, _| {
+        let all_said = shared.look(|state, _| {
             while bytes.len() < limits::WRITE_CHUNK {
                 let Some(message) = state.session.poll_send() else { break };
                 // The session checks the size of the one message that can be too large.
                 let _ = message.encode(&mut bytes);
             }
-            state.closing
+            state.closing.is_some() && state.session.welcome().is_some()
         });
         if !bytes.is_empty() {
             if let Err(error) = writer.write_all(&bytes).await {
                 return failed(error);
             }
-        } else if closing {
+        } else if all_said {
             break;
         } else {
             woken.await;
@@ -177,10 +258,28 @@ async fn write(shared: &Shared, mut writer: impl AsyncWrite + Unpin) -> Broken {
 /// Resolves a while after the client began to close.
 async fn goodbye(shared: &Shared) {
     let mut phase = shared.phase.subscribe();
-    while !shared.look(|state, _| state.closing) {
+    let since = loop {
+        if let Some(since) = shared.look(|state, _| state.closing) {
+            break since;
+        }
         if phase.changed().await.is_err() {
             return;
         }
+    };
+    shared.clock.sleep_until(since + GOODBYE).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tries_spread_out_more_and_more_and_never_stay_away_for_long() {
+        let mut backoff = Backoff::default();
+        for tries in 1..100_u32 {
+            let most = FIRST_BACKOFF.saturating_mul(1 << tries.min(16)).min(MOST_BACKOFF);
+            assert!(backoff.next(false) <= most);
+        }
+        assert!((0..100).all(|_| backoff.next(true) <= FIRST_BACKOFF), "a good connection starts anew");
     }
-    shared.clock.sleep_until(shared.clock.now() + GOODBYE).await;
 }

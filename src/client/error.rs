@@ -77,6 +77,18 @@ pub enum ConnectError {
         /// In its words.
         why: String,
     },
+    /// A newer process has taken over this name and label, or had before this one came back.
+    #[error("a newer process has taken over this name and label: {why}")]
+    Replaced {
+        /// In the coordinator's words.
+        why: String,
+    },
+    /// The connection stood, and was lost.
+    #[error("the connection was lost: {why}")]
+    Lost {
+        /// In words.
+        why: String,
+    },
     /// The coordinator ended the connection before it welcomed the agent.
     #[error("the connection was ended before the welcome: {why}")]
     Refused {
@@ -113,6 +125,7 @@ impl ConnectError {
             | ConnectError::SessionLive
             | ConnectError::Refused { .. }
             | ConnectError::NoWelcome { .. }
+            | ConnectError::Lost { .. }
             | ConnectError::Local { .. } => true,
             ConnectError::NoAddress { .. }
             | ConnectError::BadAddress { .. }
@@ -120,6 +133,7 @@ impl ConnectError {
             | ConnectError::NotTrusted { .. }
             | ConnectError::NameRefused { .. }
             | ConnectError::Nonsense { .. }
+            | ConnectError::Replaced { .. }
             | ConnectError::VersionMismatch { .. } => false,
         }
     }
@@ -154,8 +168,11 @@ impl ConnectError {
                 "ask for another name, or connect with its certificate".into()
             }
             ConnectError::SessionLive => "end the other one, use another label, or take over".into(),
+            ConnectError::Replaced { .. } => "end one of the two, or give each a label of its own".into(),
             ConnectError::VersionMismatch { .. } => "use the same release on both sides".into(),
-            ConnectError::Busy { .. } | ConnectError::Refused { .. } => "try again in a while".into(),
+            ConnectError::Busy { .. } | ConnectError::Refused { .. } | ConnectError::Lost { .. } => {
+                "try again in a while".into()
+            }
             ConnectError::NoWelcome { .. } => {
                 "check whether a coordinator listens there and is not stopped, or give it more time".into()
             }
@@ -177,9 +194,18 @@ impl ConnectError {
         match closed.code {
             Some(CloseCode::NameRefused) => ConnectError::NameRefused { why },
             Some(CloseCode::SessionLive) => ConnectError::SessionLive,
+            Some(CloseCode::Replaced) => ConnectError::Replaced { why },
             Some(CloseCode::UnsupportedVersion) => ConnectError::VersionMismatch { why },
             Some(CloseCode::TooManyConnections | CloseCode::ShuttingDown) => ConnectError::Busy { why },
             _ => ConnectError::Refused { why },
+        }
+    }
+
+    /// What the end of a connection after its welcome means.
+    pub(super) fn after_welcome(closed: Closed) -> Self {
+        match closed.code {
+            Some(CloseCode::Replaced) => ConnectError::Replaced { why: closed.why },
+            _ => ConnectError::Lost { why: closed.why },
         }
     }
 }

@@ -115,13 +115,18 @@ pub enum Event {
         /// Why.
         why: Lost,
     },
-    /// The connection was lost. Grants in hand stay good until their ends; no new one can be had.
+    /// The connection was lost, and is tried for again. Grants in hand stay good until their ends; what
+    /// is asked meanwhile is sent as soon as a connection stands.
     Disconnected {
         /// In words.
         why: String,
     },
-    /// The connection stands again, under the same session.
-    Resumed,
+    /// The connection stands again, under the same session: what was not answered is asked again, leases
+    /// are renewed, and what ended meanwhile is told in the events that follow.
+    Resumed {
+        /// How long there was none.
+        away: Duration,
+    },
     /// A newer process has taken over this name and label: its grants are that one's.
     Replaced,
     /// The coordinator shuts down and takes nothing new.
@@ -192,10 +197,10 @@ mod tests {
     fn a_slow_reader_is_told_how_much_it_missed_and_costs_no_memory() {
         let (mut subscriber, mut events) = Subscriber::new(2);
         for _ in 0..5 {
-            assert!(subscriber.tell(&Event::Resumed));
+            assert!(subscriber.tell(&Event::Resumed { away: Duration::ZERO }));
         }
-        assert_eq!(events.0.try_recv(), Ok(Event::Resumed));
-        assert_eq!(events.0.try_recv(), Ok(Event::Resumed));
+        assert_eq!(events.0.try_recv(), Ok(Event::Resumed { away: Duration::ZERO }));
+        assert_eq!(events.0.try_recv(), Ok(Event::Resumed { away: Duration::ZERO }));
         assert!(subscriber.tell(&Event::Replaced));
         assert_eq!(events.0.try_recv(), Ok(Event::Missed(3)));
         assert_eq!(events.0.try_recv(), Ok(Event::Replaced));

@@ -1,7 +1,7 @@
 //! A grant in hand.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use tokio::sync::watch;
@@ -40,6 +40,10 @@ pub enum Lost {
     /// Its end has come, or may have, by the agent's own clock less its uncertainty.
     #[error("the grant has ended")]
     Ended,
+    /// The lease's end has come, or may have, and none of its renewals was answered: the coordinator could
+    /// not be reached.
+    #[error("the lease has run out: no coordinator could be reached to renew it")]
+    Unreachable,
     /// The coordinator says that the lease has ended.
     #[error("the lease has expired")]
     Expired,
@@ -71,8 +75,9 @@ pub enum Lost {
     /// A newer process has taken over this name and label, and the grant with it.
     #[error("a newer process has taken over this name and label")]
     Replaced,
-    /// The coordinator does not know it.
-    #[error("the coordinator does not know the grant")]
+    /// The coordinator does not have it: it ended while this agent was away, so long ago that nobody remembers
+    /// why, or the coordinator has lost its state.
+    #[error("the coordinator does not have the grant any more")]
     Unknown,
 }
 
@@ -80,6 +85,7 @@ impl From<Loss> for Lost {
     fn from(loss: Loss) -> Self {
         match loss {
             Loss::Ended => Lost::Ended,
+            Loss::Unreachable => Lost::Unreachable,
             Loss::Expired => Lost::Expired,
             Loss::Released { reason } => Lost::Released { reason },
             Loss::Revoked { by, by_id, offer, waiting } => Lost::Revoked { by, by_id, offer, waiting },
@@ -89,18 +95,38 @@ impl From<Loss> for Lost {
     }
 }
 
-/// A grant in hand. A lease renews itself at a third of its time for as long as this lives. Dropping
-/// it sends a release, as well as it can; [`Grant::release`] says what came of it, and
-/// [`Grant::detach`] lets it run on alone.
+/// A grant in hand. A lease renews itself at a third of its time for as long as this lives, over new
+/// connections too. Clones are handles of the same grant and see the same end. Dropping the last one sends a
+/// release, as well as it can; [`Grant::release`] says what came of it, and [`Grant::detach`] lets it
+/// run on alone.
 #[must_use = "a grant that is dropped is released"]
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Grant {
+    inner: Arc<Inner>,
+    standing: watch::Receiver<Standing>,
+}
+
+/// What the handles of one grant share. The grant lives as long as this does.
+#[derive(Debug)]
+struct Inner {
     client: Client,
     id: IntentId,
     serial: u64,
+    terms: Mutex<Terms>,
+}
+
+/// What was asked for, and when it was decided; another after a revision.
+#[derive(Clone, Debug)]
+struct Terms {
     offsets: Arc<[Micros]>,
     decided_at: Time,
-    standing: watch::Receiver<Standing>,
+}
+
+impl Inner {
+    // A panic under the lock would leave either terms, both whole.
+    fn terms(&self) -> MutexGuard<'_, Terms> {
+        self.terms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Grant {
@@ -112,18 +138,19 @@ impl Grant {
         decided_at: Time,
         standing: watch::Receiver<Standing>,
     ) -> Self {
-        Grant { client, id, serial, offsets, decided_at, standing }
+        let terms = Mutex::new(Terms { offsets, decided_at });
+        Grant { inner: Arc::new(Inner { client, id, serial, terms }), standing }
     }
 
     /// The intent's id.
     pub fn id(&self) -> IntentId {
-        self.id
+        self.inner.id
     }
 
     /// When its declaration, or its latest revision by [`Grant::revise`], was decided, by the
     /// coordinator's clock: the end of that slot.
     pub fn decided_at(&self) -> Time {
-        self.decided_at
+        self.inner.terms().decided_at
     }
 
     /// The token; another one after a move or a revision.
@@ -158,7 +185,7 @@ impl Grant {
     /// Where the intent has no such claim.
     pub fn fence(&self, claim: usize) -> Fence {
         let live = self.standing.borrow().live;
-        Fence { start: live.start.after(self.offsets[claim]), token: live.token }
+        Fence { start: live.start.after(self.inner.terms().offsets[claim]), token: live.token }
     }
 
     /// Whether it is still in hand, by the clock as it is now: true also after the process was
@@ -170,7 +197,9 @@ impl Grant {
         let standing = self.standing.borrow().clone();
         match standing.gone {
             Some(why) => Err(why),
-            None if self.shared().clock.now() >= self.shared().until(standing.live.end) => Err(Lost::Ended),
+            None if self.shared().clock.now() >= self.shared().until(standing.live.end) => {
+                Err(over(self.shared(), &self.standing))
+            }
             None => Ok(()),
         }
     }
@@ -192,7 +221,7 @@ impl Grant {
                 }
                 let until = shared.until(now.live.end);
                 if shared.clock.now() >= until {
-                    return Lost::Ended;
+                    return over(&shared, &standing);
                 }
                 tokio::select! {
                     biased;
@@ -244,7 +273,7 @@ impl Grant {
     /// # Errors
     /// Where no answer can be had.
     pub async fn renew(&self, until: impl Into<When>) -> Result<Renewal, RequestError> {
-        self.client.renew(self.id, until).await
+        self.inner.client.renew(self.inner.id, until).await
     }
 
     /// Declares `intent` in the grant's place. Where it is refused, the grant stays as it was. Not
@@ -252,13 +281,13 @@ impl Grant {
     ///
     /// # Errors
     /// Where it came to no outcome; see [`DeclareError`].
-    pub async fn revise(&mut self, intent: Intent) -> Result<Revision, DeclareError> {
-        let intent = intent.revises(self.id);
+    pub async fn revise(&self, intent: Intent) -> Result<Revision, DeclareError> {
+        let intent = intent.revises(self.inner.id);
         let offsets = super::offsets_of(&intent);
-        let (id, answered) = self.client.ask(intent, Asked::Revision, true).await?;
+        let (id, answered) = self.inner.client.ask(intent, Asked::Revision, true).await?;
         match super::to_outcome(id, answered.reply)? {
             super::Plain::Granted { at } => {
-                (self.offsets, self.decided_at) = (offsets, at);
+                *self.inner.terms() = Terms { offsets, decided_at: at };
                 Ok(Revision::Granted)
             }
             super::Plain::Conflict(conflict) => Ok(Revision::Conflict(conflict)),
@@ -268,27 +297,29 @@ impl Grant {
     }
 
     /// Releases it, and says whether there was anything left to release. From the call on it is not
-    /// in hand, whatever comes of it. Cancel safe: the release is sent before the first await.
+    /// in hand, whatever comes of it, and its clones see that it was released. Cancel safe: the release is
+    /// on its way before the first await.
     ///
     /// # Errors
-    /// Where no answer can be had: then it runs to its end at the latest.
+    /// Where no answer can be had in time: it is released as soon as a connection stands, or runs to its
+    /// end. That the grant has ended already is none.
     pub async fn release(self) -> Result<Released, RequestError> {
         // What has ended is not asked about: its id may stand for something new by now.
         let in_hand = self.shared().with(|state, now| {
             state.session.tick(now);
-            state.is_in_hand(self.id, self.serial)
+            state.is_in_hand(self.inner.id, self.inner.serial)
         });
         match self.standing.borrow().gone.clone() {
             Some(why) if !in_hand => return Ok(Released::AlreadyEnded(Some(why))),
             _ => {}
         }
-        self.client.release(self.id).await
+        self.inner.client.release(self.inner.id).await
     }
 
-    /// Lets it run on alone, to its end: it is neither renewed nor released when this handle goes.
+    /// Lets it run on alone, to its end: it is neither renewed nor released when its handles go.
     /// Returns its id, by which [`Client::release`] can end it.
     pub fn detach(self) -> IntentId {
-        let (id, serial) = (self.id, self.serial);
+        let (id, serial) = (self.inner.id, self.inner.serial);
         self.shared().with(|state, _| {
             if state.forget_handle(id, serial) {
                 state.session.forget(id);
@@ -298,13 +329,20 @@ impl Grant {
     }
 
     fn shared(&self) -> &Arc<Shared> {
-        self.client.shared()
+        self.inner.client.shared()
     }
 }
 
-impl Drop for Grant {
+/// Why a grant is gone whose end has come by the agent's own clock: the session knows it once its timer
+/// has run, which need not have been yet.
+fn over(shared: &Shared, standing: &watch::Receiver<Standing>) -> Lost {
+    shared.with(|state, now| state.session.tick(now));
+    standing.borrow().gone.clone().unwrap_or(Lost::Ended)
+}
+
+impl Drop for Inner {
     fn drop(&mut self) {
         let (id, serial) = (self.id, self.serial);
-        self.shared().with(|state, _| state.drop_handle(id, serial));
+        self.client.shared().with(|state, _| state.drop_handle(id, serial));
     }
 }

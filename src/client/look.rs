@@ -2,13 +2,15 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
 
 use super::connector::Lane;
-use super::{Client, Place, RequestError};
+use super::shared::Phase;
+use super::{Client, ConnectError, Place, RequestError};
 use crate::limits;
 use crate::types::{Slot, Time};
 use crate::wire::{
@@ -95,16 +97,40 @@ impl Stream for Watching {
 
 impl Client {
     /// What is granted and undecided now, all agents'. Read page by page: what comes or goes in
-    /// between may be in it or not. Cancel safe.
+    /// between may be in it or not. Where a connection is lost over it, it begins anew. Cancel safe.
     ///
     /// # Errors
-    /// Where no answer can be had.
+    /// Where no answer can be had in time.
     pub async fn list(&self, filter: Filter) -> Result<Listing, RequestError> {
+        let mut late = self.late(Duration::ZERO);
+        loop {
+            let listed = tokio::select! {
+                biased;
+                listed = self.list_once(&filter) => listed,
+                () = &mut late => {
+                    let connected = self.is_connected();
+                    return Err(if connected { RequestError::Unknown } else { RequestError::Disconnected });
+                }
+            };
+            if !matches!(listed, Err(RequestError::Unknown)) {
+                return listed;
+            }
+            // Where the connection still stands, it is about to be found lost.
+            let mut phase = self.shared().phase.subscribe();
+            tokio::select! {
+                biased;
+                _ = phase.wait_for(|phase| *phase != Phase::Up) => {}
+                () = &mut late => return Err(RequestError::Unknown),
+            }
+        }
+    }
+
+    async fn list_once(&self, filter: &Filter) -> Result<Listing, RequestError> {
         let mut lane = LookingLane::open(self).await?;
         let mut listing = Listing { slot: Slot::new(0), at: Time::ZERO, entries: Vec::new(), is_cut: false };
         let mut after = Vec::new();
         for request in 1.. {
-            let page = lane.page(list(&filter, request, after)).await?;
+            let page = lane.page(list(filter, request, after)).await?;
             (listing.slot, listing.at, after) = (page.slot, page.at, page.next);
             listing.entries.extend(page.entries);
             listing.is_cut = !after.is_empty() && listing.entries.len() >= limits::LISTED;
@@ -124,13 +150,17 @@ impl Client {
         self.list(Filter::all().agent(self.name())).await
     }
 
-    /// Every decision from now on, all agents'. A reader that is too slow is told how many it missed.
-    /// Cancel safe.
+    /// Every decision from now on, all agents'. A reader that is too slow is told how many it missed. It
+    /// ends with its connection: what is decided between two of them could not be told. Cancel safe.
     ///
     /// # Errors
-    /// Where the watch cannot be asked for.
+    /// Where the watch cannot be asked for in time.
     pub async fn watch(&self, filter: Filter) -> Result<Watching, RequestError> {
-        let mut lane = LookingLane::open(self).await?;
+        let mut lane = tokio::select! {
+            biased;
+            lane = LookingLane::open(self) => lane?,
+            () = self.late(Duration::ZERO) => return Err(RequestError::Disconnected),
+        };
         let Filter { under, agent, .. } = filter;
         let watch = Watch { request: 1, under, agent, extensions: Extensions::NONE };
         lane.send(&watch.into()).await?;
@@ -183,9 +213,16 @@ struct LookingLane {
 }
 
 impl LookingLane {
+    /// Opens a lane as soon as a connection stands.
     async fn open(client: &Client) -> Result<Self, RequestError> {
-        let link = client.shared().look(|state, _| state.link.clone()).ok_or(RequestError::Disconnected)?;
-        let lane = link.open_lane().await.map_err(|_| RequestError::Disconnected)?;
+        let shared = client.shared();
+        match shared.settled().await {
+            Phase::Up => {}
+            Phase::Over(ConnectError::Replaced { .. }) => return Err(RequestError::Replaced),
+            _ => return Err(RequestError::Disconnected),
+        }
+        let link = shared.look(|state, _| state.link.clone()).ok_or(RequestError::Unknown)?;
+        let lane = link.open_lane().await.map_err(|_| RequestError::Unknown)?;
         Ok(LookingLane { lane, frames: FrameReader::new(), chunk: vec![0; limits::READ_CHUNK] })
     }
 

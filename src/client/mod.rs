@@ -43,7 +43,11 @@
 //! takes over; clones of a [`Client`] are the way to share one.
 //!
 //! What happens when the coordinator cannot be reached: a grant in hand stays good until its end,
-//! no new one can be had, and an agent that must not guess stops at its grant's end. Nothing here may
+//! no new one can be had, and an agent that must not guess stops at its grant's end. The client tries
+//! for a new connection until it is closed, at growing and random intervals of up to five seconds. What is
+//! asked meanwhile is sent over it, what was not answered is asked again under its id and decided once,
+//! leases are renewed, and what ended in the meantime is told. Every call ends in time
+//! ([`ClientBuilder::answer_within`]), and where neither yes nor no is known, as *unknown*. Nothing here may
 //! hand out a grant that has ended, or hold one whose handle is gone.
 
 mod builder;
@@ -81,8 +85,9 @@ use crate::types::{IntentId, Micros, Time};
 use crate::wire::Welcome;
 use shared::{Answered, Asked, Phase, Shared};
 
-/// A connection to a coordinator, under one name and label. Cheap to clone; it ends when the last
-/// clone and the last grant are gone, or by [`Client::close`].
+/// A session with a coordinator, under one name and label, over as many connections as it takes. Cheap to
+/// clone; it ends when the last clone and the last grant are gone, by [`Client::close`], or when a newer
+/// process takes the name and label over.
 #[derive(Clone, Debug)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -131,20 +136,22 @@ impl Client {
 
     /// Declares an intent and waits until it is decided: a slot at least, and as long as its wait at
     /// most. Where as many declarations as the coordinator takes are unanswered, it waits for room
-    /// first. Cancel safe: dropping it withdraws the intent, and releases what it may have been
-    /// granted meanwhile.
+    /// first; where there is no connection, for the next one. Cancel safe: dropping it withdraws the intent, and
+    /// releases what it may have been granted meanwhile.
     ///
     /// # Errors
-    /// Where it came to no outcome. [`DeclareError::Unknown`] means that it may have been decided:
-    /// ask again with the same id.
+    /// Where it came to no outcome in time. [`DeclareError::Unknown`] means that it may have been decided:
+    /// declare the same again under that id ([`Intent::id`]), or [`Client::release`] it. Until then
+    /// it takes its course: a wait runs on, and what it is granted runs to its end, not renewed.
     pub async fn declare(&self, intent: Intent) -> Result<Outcome, DeclareError> {
         self.declare_in(intent, true).await
     }
 
-    /// As [`Client::declare`], but where there is no room it says so at once.
+    /// As [`Client::declare`], but where there is no room, or no connection, it says so at once.
+    /// Cancel safe, as that is.
     ///
     /// # Errors
-    /// As for [`Client::declare`], and [`DeclareError::Full`].
+    /// As for [`Client::declare`]; [`DeclareError::Full`] and [`DeclareError::Disconnected`] without a wait.
     pub async fn try_declare(&self, intent: Intent) -> Result<Outcome, DeclareError> {
         self.declare_in(intent, false).await
     }
@@ -173,38 +180,69 @@ impl Client {
         waits: bool,
     ) -> Result<(IntentId, Answered), DeclareError> {
         let shared = self.shared();
+        let mut late = self.late(Duration::from_micros(intent.raw.wait));
         let id = intent.id.unwrap_or_else(|| shared.look(|state, _| state.fresh_id()));
+        if !waits && !self.is_connected() {
+            return Err(DeclareError::Disconnected);
+        }
         let (request, answer) = loop {
             let room = shared.room.notified();
-            let draft = self.draft(intent.clone(), id);
+            let draft = self.draft(intent.clone(), id)?;
             match shared.with(|state, _| state.declare(draft, kind)) {
                 Ok(asked) => break asked,
-                Err(NotTaken::Full) if waits => room.await,
+                Err(NotTaken::Full) if waits => tokio::select! {
+                    biased;
+                    () = room => {}
+                    () = &mut late => return Err(DeclareError::Full),
+                },
                 Err(not_taken) => return Err(refused(not_taken, id)),
             }
         };
         let mut undo = Undo { shared, request, id, kind, answer };
-        match (&mut undo.answer).await {
-            Ok(answered) => Ok((id, answered)),
-            Err(_) => Err(DeclareError::Unknown { id }),
+        tokio::select! {
+            biased;
+            answered = &mut undo.answer => {
+                answered.map(|answered| (id, answered)).map_err(|_| DeclareError::Unknown { id })
+            }
+            () = &mut late => match shared.with(|state, _| state.give_up(request)) {
+                Some(true) => Err(DeclareError::Unknown { id }),
+                Some(false) => Err(DeclareError::Disconnected),
+                // It was answered while this was being looked at.
+                None => undo.answer.try_recv().map(|it| (id, it)).map_err(|_| DeclareError::Unknown { id }),
+            }
         }
     }
 
-    fn draft(&self, intent: Intent, id: IntentId) -> Draft {
+    /// Resolves when an answer that is waited for during `wait` is overdue.
+    fn late(&self, wait: Duration) -> connector::Boxed<'static, ()> {
+        let shared = self.shared();
+        let (now, most) = (shared.clock.now(), Duration::from_secs(1 << 32));
+        let at = now.checked_add(wait.min(most).saturating_add(shared.patience).min(most));
+        shared.clock.sleep_until(at.unwrap_or(now))
+    }
+
+    fn draft(&self, intent: Intent, id: IntentId) -> Result<Draft, DeclareError> {
         let Intent { start, revision, note, mut raw, id: _ } = intent;
         raw.id = id.number();
-        raw.start = start.map(|at| self.time_of(at).as_us());
-        Draft { intent: raw, note, revision }
+        raw.start = match start {
+            Some(at) => {
+                let time = self.time_of(at);
+                Some(time.map_err(|uncertainty| DeclareError::ClockUncertain { uncertainty })?.as_us())
+            }
+            None => None,
+        };
+        Ok(Draft { intent: raw, note, revision })
     }
 
     /// Releases or withdraws intent `id`, whichever session of this name declared it. Cancel safe: the
-    /// release is sent before the first await.
+    /// release is on its way before the first await, and is made until it is answered, over new
+    /// connections too, for as long as the client lives.
     ///
     /// # Errors
-    /// Where no answer can be had.
+    /// Where no answer can be had in time.
     pub async fn release(&self, id: IntentId) -> Result<Released, RequestError> {
         let asked = self.shared().with(|state, _| state.release(id));
-        match answer_to(asked).await? {
+        match self.answer_to(asked).await? {
             Reply::Released { existed: true } => Ok(Released::Released),
             Reply::Released { existed: false } => Ok(Released::AlreadyEnded(None)),
             other => Err(not_done(other)),
@@ -215,14 +253,15 @@ impl Client {
     /// renewal may or may not be done.
     ///
     /// # Errors
-    /// Where no answer can be had.
+    /// Where no answer can be had in time.
     pub async fn renew(&self, id: IntentId, until: impl Into<When>) -> Result<Renewal, RequestError> {
         let until = self.time_of(until.into());
+        let until = until.map_err(|uncertainty| RequestError::ClockUncertain { uncertainty })?;
         let asked = self.shared().with(|state, _| {
             let request = state.session.renew(id, until)?;
-            Ok(state.wait_for(request, Asked::Other))
+            Ok((request, state.wait_for(request, Asked::Other)))
         });
-        match answer_to(asked).await? {
+        match self.answer_to(asked).await? {
             Reply::Renewed { end } => Ok(Renewal::Until(end)),
             Reply::RenewDenied { end: Some(end), blockers } => Ok(Renewal::Denied { end, blockers }),
             Reply::RenewDenied { end: None, .. } => Ok(Renewal::Ended),
@@ -257,14 +296,37 @@ impl Client {
         bounds.unwrap_or(Bounds { earliest: self.inner.welcome.now, latest: self.inner.welcome.now })
     }
 
-    fn time_of(&self, at: When) -> Time {
+    /// # Errors
+    /// The uncertainty, where it is too large for a time of the agent's own clock to be told.
+    fn time_of(&self, at: When) -> Result<Time, Duration> {
         let at = match at {
-            When::There(at) => return at,
+            When::There(at) => return Ok(at),
             When::Here(at) => at,
         };
         let here = self.shared().clock.now();
-        let (now, _) = self.coordinator_time();
-        (now + at.saturating_duration_since(here)).before(here.saturating_duration_since(at).into())
+        let bounds = self.bounds();
+        if bounds.uncertainty() > self.shared().clock_bound {
+            return Err(bounds.uncertainty().to_std());
+        }
+        let ahead = bounds.middle() + at.saturating_duration_since(here);
+        Ok(ahead.before(here.saturating_duration_since(at).into()))
+    }
+
+    async fn answer_to(&self, asked: Asking) -> Result<Reply, RequestError> {
+        let (request, mut answer) = asked.map_err(|not_taken| match not_taken {
+            NotTaken::Full => RequestError::Full,
+            NotTaken::Replaced => RequestError::Replaced,
+            _ => RequestError::Disconnected,
+        })?;
+        tokio::select! {
+            biased;
+            answered = &mut answer => answered.map(|it| it.reply).map_err(|_| RequestError::Unknown),
+            () = self.late(Duration::ZERO) => match self.shared().with(|state, _| state.give_up(request)) {
+                Some(true) => Err(RequestError::Unknown),
+                Some(false) => Err(RequestError::Disconnected),
+                None => answer.try_recv().map(|it| it.reply).map_err(|_| RequestError::Unknown),
+            }
+        }
     }
 
     /// The events from now on. Each stream holds up to [`crate::limits::EVENTS`] that were not read;
@@ -279,22 +341,32 @@ impl Client {
         matches!(*self.shared().phase.borrow(), Phase::Up)
     }
 
+    /// Why there is no connection: why the last one ended, or why the latest try for another came to
+    /// nothing. `None` while one stands.
+    pub fn why_disconnected(&self) -> Option<ConnectError> {
+        match &*self.shared().phase.borrow() {
+            Phase::Connecting | Phase::Up => None,
+            Phase::Away(why) | Phase::Over(why) => Some(why.clone()),
+        }
+    }
+
     /// Withdraws what is undecided, says goodbye, and waits, a second at most, until the coordinator
-    /// has had it all. What is held runs to its end unless it was released. Other clones of this
+    /// has had it all; without a connection it tries for one within that second where something is to be said. What is held runs to its end unless it was released. Other clones of this
     /// client are disconnected. Cancel safe.
     pub async fn close(&self) {
         self.shared().begin_close();
         let mut phase = self.shared().phase.subscribe();
         // An error means that the client is gone already.
-        let _ = phase.wait_for(|phase| matches!(phase, Phase::Down(_))).await;
+        let _ = phase.wait_for(|phase| matches!(phase, Phase::Over(_))).await;
     }
 }
 
 impl Shared {
     fn begin_close(&self) {
+        let now = self.clock.now();
         self.with(|state, _| {
-            if !state.closing {
-                state.closing = true;
+            if state.closing.is_none() {
+                state.closing = Some(now);
                 state.session.leave();
             }
         });
@@ -356,7 +428,8 @@ fn to_outcome(id: IntentId, reply: Reply) -> Result<Plain, DeclareError> {
 
 fn refused(not_taken: NotTaken, id: IntentId) -> DeclareError {
     match not_taken {
-        NotTaken::Disconnected => DeclareError::Disconnected,
+        NotTaken::Replaced => DeclareError::Replaced,
+        NotTaken::Left => DeclareError::Disconnected,
         NotTaken::Full => DeclareError::Full,
         NotTaken::Draining(reason) => DeclareError::Draining { reason: reason.to_string() },
         NotTaken::IdBusy => DeclareError::IdBusy { id },
@@ -372,15 +445,7 @@ fn not_done(reply: Reply) -> RequestError {
     }
 }
 
-type Asking = Result<tokio::sync::oneshot::Receiver<Answered>, NotTaken>;
-
-async fn answer_to(asked: Asking) -> Result<Reply, RequestError> {
-    let answer = asked.map_err(|not_taken| match not_taken {
-        NotTaken::Full => RequestError::Full,
-        _ => RequestError::Disconnected,
-    })?;
-    answer.await.map(|answered| answered.reply).map_err(|_| RequestError::Unknown)
-}
+type Asking = Result<(u64, tokio::sync::oneshot::Receiver<Answered>), NotTaken>;
 
 fn offsets_of(intent: &Intent) -> Arc<[Micros]> {
     intent.raw.claims.iter().map(|claim| Micros::from_us(claim.offset)).collect()

@@ -211,16 +211,26 @@ pub enum Renewal {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeclareError {
-    /// The connection was lost before the answer came. Declare the same content under this id to learn
-    /// what came of it.
-    #[error("the connection was lost before intent {id} was answered; ask again with the same id")]
+    /// It was sent, and no answer came in time. Declare the same content under this id to learn what
+    /// came of it, or [`super::Client::release`] it.
+    #[error("no answer came for intent {id} in time; it may have been decided: ask again with the same id")]
     Unknown {
         /// The intent's id.
         id: IntentId,
     },
-    /// There is no connection; nothing was sent.
+    /// There was no connection in time; nothing was sent. [`super::Client::why_disconnected`] says why.
     #[error("not connected; nothing was sent")]
     Disconnected,
+    /// A newer process has taken over this name and label; nothing can be asked any more.
+    #[error("a newer process has taken over this name and label")]
+    Replaced,
+    /// The start is by the agent's own clock, and the coordinator's is not known well enough to tell it:
+    /// see [`super::ClientBuilder::clock_bound`]. Nothing was sent.
+    #[error("the coordinator's clock is known to within {uncertainty:?} only; nothing was sent")]
+    ClockUncertain {
+        /// How far it may be off, either way.
+        uncertainty: Duration,
+    },
     /// The coordinator takes nothing new: it shuts down, or cannot keep records. Nothing was sent.
     #[error("the coordinator takes nothing new ({reason}); nothing was sent")]
     Draining {
@@ -262,8 +272,10 @@ impl DeclareError {
             DeclareError::Unknown { .. }
             | DeclareError::Disconnected
             | DeclareError::Draining { .. }
+            | DeclareError::ClockUncertain { .. }
             | DeclareError::Full => true,
-            DeclareError::IdBusy { .. }
+            DeclareError::Replaced
+            | DeclareError::IdBusy { .. }
             | DeclareError::TooLarge
             | DeclareError::Ended { .. }
             | DeclareError::Withdrawn { .. } => false,
@@ -275,13 +287,21 @@ impl DeclareError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// The connection was lost before the answer came: it may or may not have been done. Asking again
-    /// does no harm.
-    #[error("the connection was lost before the answer came; asking again does no harm")]
+    /// No answer came in time: it may or may not have been done. Asking again does no harm.
+    #[error("no answer came in time; asking again does no harm")]
     Unknown,
-    /// There is no connection; nothing was sent.
+    /// There was no connection in time; nothing was sent. [`super::Client::why_disconnected`] says why.
     #[error("not connected; nothing was sent")]
     Disconnected,
+    /// A newer process has taken over this name and label; nothing can be asked any more.
+    #[error("a newer process has taken over this name and label")]
+    Replaced,
+    /// The end is by the agent's own clock, and the coordinator's is not known well enough to tell it.
+    #[error("the coordinator's clock is known to within {uncertainty:?} only; nothing was sent")]
+    ClockUncertain {
+        /// How far it may be off, either way.
+        uncertainty: Duration,
+    },
     /// Too many requests are unanswered.
     #[error("too many requests are unanswered")]
     Full,
@@ -304,9 +324,12 @@ impl RequestError {
     /// Whether asking again may help.
     pub fn is_retryable(&self) -> bool {
         match self {
-            RequestError::Unknown | RequestError::Disconnected | RequestError::Full => true,
+            RequestError::Unknown
+            | RequestError::Disconnected
+            | RequestError::ClockUncertain { .. }
+            | RequestError::Full => true,
             RequestError::Rejected { reason, .. } => *reason == Refusal::Overloaded,
-            RequestError::Nonsense(_) => false,
+            RequestError::Nonsense(_) | RequestError::Replaced => false,
         }
     }
 }

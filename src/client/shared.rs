@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, oneshot, watch};
 
-use super::connector::{Clock, Closed, Link};
+use super::ConnectError;
+use super::connector::{Clock, Link};
 use super::event::{Event, Events, Subscriber};
 use super::grant::{Live, Lost, Standing};
 use crate::limits;
@@ -27,14 +28,22 @@ pub(super) struct Shared {
     /// One permit for each declaration that was answered.
     pub(super) room: Notify,
     pub(super) phase: watch::Sender<Phase>,
+    /// How long an answer may take, beside what it is waited for.
+    pub(super) patience: Duration,
+    /// Above this uncertainty no time of the agent's own clock is converted.
+    pub(super) clock_bound: Micros,
 }
 
 /// Where the connection stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
+    /// For the first time.
     Connecting,
     Up,
-    Down(Closed),
+    /// Lost, and tried for again; why the last one ended or could not be had.
+    Away(ConnectError),
+    /// There will be no other one.
+    Over(ConnectError),
 }
 
 /// See [`Shared`].
@@ -46,8 +55,14 @@ pub(super) struct State {
     pub(super) link: Option<Arc<dyn Link>>,
     last_serial: u64,
     next_id: u64,
-    /// The last handle is gone, or the client was closed: flush, say goodbye, end.
-    pub(super) closing: bool,
+    /// Since when the last handle is gone, or the client was closed: flush, say goodbye, end.
+    pub(super) closing: Option<Instant>,
+    /// No further connection will be tried for.
+    over: bool,
+    /// When the last connection was lost, as long as there is no other.
+    away_since: Option<Local>,
+    /// Why it was lost, for the event that tells of it.
+    lost_by: String,
     /// Set by what changed state and cleared by [`Shared::with`].
     answered: u32,
     phase: Option<Phase>,
@@ -98,7 +113,12 @@ impl fmt::Debug for Shared {
 }
 
 impl Shared {
-    pub(super) fn new(session: AgentSession, clock: Arc<dyn Clock>, first_id: u64) -> Self {
+    pub(super) fn new(
+        session: AgentSession,
+        clock: Arc<dyn Clock>,
+        first_id: u64,
+        (patience, clock_bound): (Duration, Duration),
+    ) -> Self {
         let state = State {
             session,
             waiters: BTreeMap::new(),
@@ -107,7 +127,10 @@ impl Shared {
             link: None,
             last_serial: 0,
             next_id: first_id,
-            closing: false,
+            closing: None,
+            over: false,
+            away_since: None,
+            lost_by: String::new(),
             answered: 0,
             phase: None,
             next_timeout: None,
@@ -120,6 +143,8 @@ impl Shared {
             wake_timer: Notify::new(),
             room: Notify::new(),
             phase: watch::Sender::new(Phase::Connecting),
+            patience,
+            clock_bound: clock_bound.into(),
         }
     }
 
@@ -128,12 +153,12 @@ impl Shared {
         let now = self.now();
         let mut state = self.lock();
         let result = change(&mut state, now);
-        state.deal_out();
+        state.deal_out(now);
         let answered = std::mem::take(&mut state.answered);
         let phase = state.phase.take();
-        let says = state.session.has_to_send() || state.closing;
+        let says = state.session.has_to_send() || state.closing.is_some();
         let next = state.session.next_timeout(now);
-        let waits = state.closing || std::mem::replace(&mut state.next_timeout, next) != next;
+        let waits = state.closing.is_some() || std::mem::replace(&mut state.next_timeout, next) != next;
         drop(state);
         for _ in 0..answered {
             self.room.notify_one();
@@ -160,6 +185,20 @@ impl Shared {
     // What a panic under the lock could leave behind is at worst one event that was not told.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Resolves when a connection stands. Cancel safe.
+    pub(super) async fn welcomed(&self) {
+        // The sender lives as long as this does.
+        let _ = self.phase.subscribe().wait_for(|phase| *phase == Phase::Up).await;
+    }
+
+    /// Resolves when a connection stands, or will never more. Cancel safe.
+    pub(super) async fn settled(&self) -> Phase {
+        let mut phase = self.phase.subscribe();
+        let settled = phase.wait_for(|phase| matches!(phase, Phase::Up | Phase::Over(_))).await;
+        // The sender lives as long as this does.
+        settled.map_or(Phase::Connecting, |phase| phase.clone())
     }
 
     pub(super) fn now(&self) -> Local {
@@ -232,15 +271,21 @@ impl State {
         self.waiters.remove(&request).is_some()
     }
 
+    /// Whoever asked has waited for too long; says whether the request may have been heard. `None` where
+    /// its answer came at the last moment.
+    pub(super) fn give_up(&mut self, request: u64) -> Option<bool> {
+        self.stop_waiting(request).then(|| self.session.give_up(request))
+    }
+
     /// This client releases `id`, and whoever has a handle of it is told before the coordinator is.
     /// That is no news to the agent, so its handle is taken out first.
-    pub(super) fn release(&mut self, id: IntentId) -> Result<oneshot::Receiver<Answered>, NotTaken> {
+    pub(super) fn release(&mut self, id: IntentId) -> Result<(u64, oneshot::Receiver<Answered>), NotTaken> {
         if let Some(handle) = self.handles.remove(&id) {
             let gone = Lost::Released { reason: None };
             handle.standing.send_modify(|standing| standing.gone = standing.gone.take().or(Some(gone)));
         }
         let request = self.session.release(id)?;
-        Ok(self.wait_for(request, Asked::Other))
+        Ok((request, self.wait_for(request, Asked::Other)))
     }
 
     /// Whether the handle with `serial` is the one of what `id` stands for.
@@ -251,7 +296,7 @@ impl State {
     /// The handle with `serial` is gone; with it goes what it held.
     pub(super) fn drop_handle(&mut self, id: IntentId, serial: u64) {
         if self.forget_handle(id, serial) && self.session.stands(id) {
-            // Best effort: without a connection it runs to its end.
+            // Where too much is unanswered it runs to its end.
             let _ = self.session.release(id);
         }
     }
@@ -265,26 +310,62 @@ impl State {
         ours
     }
 
-    /// The connection is over.
-    pub(super) fn connection_lost(&mut self, closed: Closed) {
+    /// A connection has ended, or could not be had. Says whether it was the last.
+    pub(super) fn connection_over(&mut self, why: ConnectError, now: Local) -> bool {
         self.link = None;
+        self.lost_by = match &why {
+            ConnectError::Lost { why } => why.clone(),
+            other => other.to_string(),
+        };
+        let never_was = self.session.is_new();
+        if matches!(why, ConnectError::Replaced { .. }) {
+            self.session.replaced();
+        }
+        self.away_since = self.away_since.or(Some(now));
         self.session.disconnected();
-        self.deal_out_with(&closed);
-        self.phase = Some(Phase::Down(closed));
+        self.over = never_was
+            || self.session.is_replaced()
+            || (self.closing.is_some() && !self.session.has_goodbye_to_say());
+        if self.over {
+            self.end(why);
+        } else {
+            self.phase = Some(Phase::Away(why));
+        }
+        self.over
     }
 
-    fn deal_out(&mut self) {
-        self.deal_out_with(&Closed::because(""));
+    /// The client is closed, and what was left to say could not be said.
+    pub(super) fn give_up_connecting(&mut self) {
+        self.end(ConnectError::Refused { why: "closed by the agent".into() });
     }
 
-    fn deal_out_with(&mut self, closed: &Closed) {
+    /// There is no further connection: nobody who waits for an answer will have one.
+    fn end(&mut self, why: ConnectError) {
+        self.over = true;
+        self.waiters.clear();
+        self.phase = Some(Phase::Over(why));
+    }
+
+    /// Whether no further connection will be tried for.
+    pub(super) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    fn deal_out(&mut self, now: Local) {
         use crate::session::agent::Event as Told;
         while let Some(told) = self.session.poll_event() {
             match told {
-                Told::Welcomed => self.phase = Some(Phase::Up),
+                Told::Welcomed => self.welcomed(now),
                 Told::Reply { request, id, reply } => self.replied(request, id, reply),
-                Told::News(news) => self.news(news, closed),
+                Told::News(news) => self.news(news),
             }
+        }
+    }
+
+    fn welcomed(&mut self, now: Local) {
+        self.phase = Some(Phase::Up);
+        if let Some(since) = self.away_since.take() {
+            self.tell(&Event::Resumed { away: now.since(since).to_std() });
         }
     }
 
@@ -310,7 +391,7 @@ impl State {
         NewHandle { serial, standing }
     }
 
-    fn news(&mut self, news: News, closed: &Closed) {
+    fn news(&mut self, news: News) {
         let event = match news {
             News::Waiting { id, offer, blockers } => Event::Waiting { id, offer, blockers },
             News::Contested(news) => contested(news),
@@ -340,7 +421,9 @@ impl State {
                     }
                     // The agent's own doing is no news to it.
                     Loss::Released { reason: None } if !self.handles.contains_key(&id) => return,
-                    Loss::Released { .. } | Loss::Unknown | Loss::Replaced => Event::Lost { id, why: lost },
+                    Loss::Released { .. } | Loss::Unreachable | Loss::Unknown | Loss::Replaced => {
+                        Event::Lost { id, why: lost }
+                    }
                 }
             }
             News::GaveUp { id } => Event::GaveUp { id },
@@ -349,13 +432,17 @@ impl State {
             }
             News::Replaced => Event::Replaced,
             // The agent's own doing is no news to it: the stream ends.
-            News::Disconnected if self.closing => return,
-            News::Disconnected => Event::Disconnected { why: closed.why.clone() },
+            News::Disconnected if self.closing.is_some() => return,
+            News::Disconnected => Event::Disconnected { why: self.lost_by.clone() },
             News::ClockUncertain { uncertainty, .. } => {
                 Event::ClockUncertain { uncertainty: uncertainty.to_std() }
             }
         };
-        self.subscribers.retain_mut(|subscriber| subscriber.tell(&event));
+        self.tell(&event);
+    }
+
+    fn tell(&mut self, event: &Event) {
+        self.subscribers.retain_mut(|subscriber| subscriber.tell(event));
     }
 
     fn stand(&mut self, id: IntentId, change: impl FnOnce(&mut Standing)) {

@@ -109,8 +109,13 @@ impl Connector for Pipes {
             clock: self.clock.clone(),
             closed: closed.clone(),
         };
-        self.peers.send(peer).unwrap();
-        Box::pin(async move { Ok(Arc::new(Pipe { lanes, closed }) as Arc<dyn Link>) })
+        let nobody = self.peers.send(peer).is_err();
+        Box::pin(async move {
+            if nobody {
+                return Err(ConnectError::Local { why: "the test takes no more connections".into() });
+            }
+            Ok(Arc::new(Pipe { lanes, closed }) as Arc<dyn Link>)
+        })
     }
 
     fn clock(&self) -> Arc<dyn Clock> {
@@ -157,6 +162,15 @@ impl Peer {
         }
     }
 
+    /// As [`Peer::receive`], where there is something by now.
+    async fn received_by_now(&mut self) -> Option<ToCoordinator> {
+        tokio::select! {
+            biased;
+            message = self.receive() => Some(message),
+            () = async { for _ in 0..10 { tokio::task::yield_now().await } } => None,
+        }
+    }
+
     async fn welcome(&mut self) {
         let ToCoordinator::Hello(hello) = self.receive().await else { panic!("a hello") };
         let limits = WireLimits { frame_bytes: 65_536, batch: 256, lanes: 8, undecided: 8 };
@@ -197,18 +211,41 @@ impl Peer {
     }
 }
 
+/// The connections that the client makes.
+type Come = mpsc::UnboundedReceiver<Peer>;
+
 async fn up() -> (Client, Peer, Hand) {
+    let (client, peer, clock, _) = up_for_more().await;
+    (client, peer, clock)
+}
+
+async fn up_for_more() -> (Client, Peer, Hand, Come) {
     let clock = Hand::new();
     let (peers, mut come) = mpsc::unbounded_channel();
     let connector = Pipes { clock: clock.clone(), peers };
-    let connecting = Client::builder().name("car-7").connect_by(&connector);
+    let connecting = Client::builder().name("car-7").connect_by(Arc::new(connector));
     let welcoming = async {
         let mut peer = come.recv().await.unwrap();
         peer.welcome().await;
         peer
     };
     let (client, peer) = tokio::join!(connecting, welcoming);
-    (client.unwrap(), peer, clock)
+    (client.unwrap(), peer, clock, come)
+}
+
+/// Breaks the connection, and lets the client have another.
+async fn reconnected(peer: &Peer, clock: &Hand, come: &mut Come) -> Peer {
+    peer.closed.send_replace(Some(Closed::because("cable cut")));
+    let mut again = loop {
+        clock.forward(millis(20));
+        tokio::select! {
+            biased;
+            peer = come.recv() => break peer.unwrap(),
+            () = tokio::task::yield_now() => {}
+        }
+    };
+    again.welcome().await;
+    again
 }
 
 fn dock() -> Intent {
@@ -247,8 +284,8 @@ async fn a_grant_is_lost_by_its_own_timer_while_the_coordinator_says_nothing() {
     }
     assert!(!lost.is_finished());
     clock.forward(millis(10));
-    assert_eq!(lost.await.unwrap(), Lost::Ended);
-    assert!(matches!(news.next().await, Some(Event::Expired { .. })));
+    assert_eq!(lost.await.unwrap(), Lost::Unreachable, "its renewals were not answered");
+    assert!(matches!(news.next().await, Some(Event::Lost { why: Lost::Unreachable, .. })));
     loop {
         // More renewals may have been asked for on the way.
         match peer.receive().await {
@@ -260,21 +297,156 @@ async fn a_grant_is_lost_by_its_own_timer_while_the_coordinator_says_nothing() {
 }
 
 #[tokio::test]
-async fn a_grant_in_hand_outlives_its_connection_and_its_declarations_become_unknown() {
-    let (client, mut peer, clock) = up().await;
+async fn a_grant_in_hand_outlives_its_connection_and_what_was_not_answered_is_asked_again() {
+    let (client, mut peer, clock, mut come) = up_for_more().await;
     let grant = granted(&client, &mut peer, dock()).await;
     let mut news = client.events();
     let open = tokio::spawn({
         let client = client.clone();
-        async move { client.declare(dock().id(5)).await.map(|_| ()) }
+        async move { client.declare(dock().id(5)).await }
     });
-    assert!(matches!(peer.receive().await, ToCoordinator::Declare(_)));
-    peer.closed.send_replace(Some(Closed::because("cable cut")));
-    assert_eq!(open.await.unwrap(), Err(DeclareError::Unknown { id: IntentId::new(5) }));
+    let ToCoordinator::Declare(first) = peer.receive().await else { panic!("a declaration") };
+    let mut peer = reconnected(&peer, &clock, &mut come).await;
     assert_eq!(news.next().await, Some(Event::Disconnected { why: "cable cut".into() }));
+    assert!(matches!(news.next().await, Some(Event::Resumed { .. })));
     assert_eq!(grant.check(), Ok(()));
+    let ToCoordinator::List(list) = peer.receive().await else { panic!("the question how things stand") };
+    assert_eq!(list.standings(), Ok(Some(vec![grant.id()])));
+    let ToCoordinator::Declare(second) = peer.receive().await else { panic!("a declaration") };
+    assert_eq!(first, second);
+    let start = clock.coordinator();
+    let verdict = Verdict::Granted { start, end: start.after(Micros::from_secs(1)), token: Token::new(12) };
+    peer.answer(second.batch[0].request, 5, verdict).await;
+    assert!(matches!(open.await.unwrap(), Ok(Outcome::Granted(grant)) if grant.token() == Token::new(12)));
     clock.forward(secs(1));
     assert_eq!(grant.lost().await, Lost::Ended);
+}
+
+#[tokio::test]
+async fn a_call_ends_in_time_as_unknown_where_it_may_have_been_heard_and_as_disconnected_where_not() {
+    let (client, mut peer, clock, _come) = up_for_more().await;
+    let declare = |id| {
+        let client = client.clone();
+        tokio::spawn(async move { client.declare(dock().id(id)).await.map(|_| ()) })
+    };
+    let heard = declare(5);
+    assert!(matches!(peer.receive().await, ToCoordinator::Declare(_)));
+    peer.closed.send_replace(Some(Closed::because("cable cut")));
+    while client.is_connected() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(client.try_declare(dock()).await.map(|_| ()), Err(DeclareError::Disconnected), "at once");
+    let unheard = declare(6);
+    tokio::task::yield_now().await;
+    clock.forward(secs(10));
+    assert_eq!(heard.await.unwrap(), Err(DeclareError::Unknown { id: IntentId::new(5) }));
+    assert_eq!(unheard.await.unwrap(), Err(DeclareError::Disconnected));
+    assert!(matches!(client.why_disconnected(), Some(ConnectError::Lost { .. })));
+}
+
+#[tokio::test]
+async fn a_session_that_was_taken_over_tries_no_more() {
+    let (client, mut peer, _, mut come) = up_for_more().await;
+    let grant = granted(&client, &mut peer, dock()).await;
+    let closed = Closed { code: Some(CloseCode::Replaced), ..Closed::because("replaced") };
+    peer.closed.send_replace(Some(closed));
+    assert_eq!(grant.lost().await, Lost::Replaced);
+    assert_eq!(client.declare(dock()).await.map(|_| ()), Err(DeclareError::Replaced));
+    assert_eq!(client.release(IntentId::new(5)).await, Err(RequestError::Replaced));
+    assert_eq!(client.mine().await, Err(RequestError::Replaced));
+    assert!(come.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn all_handles_of_a_grant_see_its_one_end_and_the_last_to_go_releases_it() {
+    let (client, mut peer, _) = up().await;
+    let grant = granted(&client, &mut peer, dock()).await;
+    let id = grant.id();
+    let other = grant.clone();
+    drop(grant);
+    assert_eq!(other.check(), Ok(()));
+    drop(other);
+    assert!(matches!(peer.receive().await, ToCoordinator::Release(release) if release.id == id));
+
+    let grant = granted(&client, &mut peer, dock()).await;
+    let other = grant.clone();
+    let (released, _) = tokio::join!(grant.release(), async {
+        let ToCoordinator::Release(release) = peer.receive().await else { panic!("a release") };
+        peer.answer(release.request, release.id.number(), Verdict::Released { reason: None }).await;
+    });
+    assert_eq!(released, Ok(Released::Released));
+    assert_eq!(other.check(), Err(Lost::Released { reason: None }));
+    assert_eq!(other.lost().await, Lost::Released { reason: None });
+    let again = other.release().await;
+    assert_eq!(again, Ok(Released::AlreadyEnded(Some(Lost::Released { reason: None }))));
+}
+
+#[tokio::test]
+async fn a_panic_in_guarded_work_ends_the_renewals_and_releases_the_lease() {
+    let (client, mut peer, _) = up().await;
+    let grant = granted(&client, &mut peer, dock().lease()).await;
+    let id = grant.id();
+    let work =
+        tokio::spawn(async move { grant.guarded(async { panic!("planted, as the message says") }).await });
+    assert!(work.await.is_err_and(|error| error.is_panic()));
+    assert!(matches!(peer.receive().await, ToCoordinator::Release(release) if release.id == id));
+}
+
+/// Whether what was dropped unfinished was undone is seen by the coordinator: each grant that it gave
+/// out there has been released, or is in hand.
+#[tokio::test]
+async fn a_declaration_that_is_dropped_at_any_await_leaves_no_grant_behind() {
+    for polls in 0..12 {
+        let (client, mut peer, _) = up().await;
+        let mut declaring = Box::pin(client.declare(dock().id(5)));
+        for _ in 0..polls {
+            let outcome = futures_poll(&mut declaring).await;
+            if let Some(outcome) = outcome {
+                assert!(matches!(outcome, Ok(Outcome::Granted(_))));
+                break; // the grant is dropped here
+            }
+            if polls > 3 {
+                // The coordinator is quicker than the one who asked.
+                if let Some(ToCoordinator::Declare(declare)) = peer.received_by_now().await {
+                    let start = peer.clock.coordinator();
+                    let end = start.after(Micros::from_secs(1));
+                    let verdict = Verdict::Granted { start, end, token: Token::new(3) };
+                    peer.answer(declare.batch[0].request, 5, verdict).await;
+                }
+            }
+        }
+        drop(declaring);
+        drop(client);
+        let (mut declared, mut released) = (0, 0);
+        loop {
+            match peer.receive().await {
+                ToCoordinator::Declare(_) => declared += 1,
+                ToCoordinator::Release(release) => {
+                    assert_eq!(release.id, IntentId::new(5));
+                    released += 1;
+                }
+                ToCoordinator::Bye(_) => break,
+                other => panic!("{other:?}"),
+            }
+        }
+        let heard = declared > 0 || polls > 3;
+        assert_eq!(released, u32::from(heard && polls > 0), "after {polls} polls");
+    }
+}
+
+/// Polls once and lets all tasks run; the output where it is there.
+async fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    let polled = std::future::poll_fn(|cx| {
+        std::task::Poll::Ready(match std::pin::Pin::new(&mut *future).poll(cx) {
+            std::task::Poll::Ready(output) => Some(output),
+            std::task::Poll::Pending => None,
+        })
+    })
+    .await;
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    polled
 }
 
 #[tokio::test]

@@ -42,7 +42,7 @@ pub use rules::{Resource, Rules};
 
 use state::SlotChanges;
 
-use crate::types::{IntentKey, Path, Slot, Time, Token, Verdict};
+use crate::types::{Conflict, IntentKey, Path, Slot, Time, Token, Verdict};
 
 /// A change that holds from the next slot on.
 #[derive(Debug)]
@@ -105,6 +105,11 @@ impl Resolver {
     /// The rules in force. Capacities set at run time are not in their table of resources.
     pub fn rules(&self) -> &Rules {
         &self.rules
+    }
+
+    /// The last slot that was decided, and its decision time; zero both before the first.
+    pub fn last_decided(&self) -> (Slot, Time) {
+        self.last_slot.map_or_else(Default::default, |slot| (slot, slot.decided_at(self.rules.length)))
     }
 
     /// Decides one slot. Slots come in rising order; those left out since the last one must lie
@@ -185,6 +190,28 @@ impl Resolver {
     /// The grant with that token, while it is in force.
     pub fn grant(&self, token: Token) -> Option<GrantView<'_>> {
         self.book.grant(token).and_then(|grant| self.view(grant))
+    }
+
+    /// What a repeat of what `key` stands for would be told at `at`; `None` where it is not in force,
+    /// undecided or remembered. Of an undecided one that has been told nothing yet: a conflict that goes on.
+    pub fn standing(&self, key: &IntentKey, at: Time) -> Option<Verdict> {
+        if let Some(grant) = self.book.in_force(key, at) {
+            return Some(grant.line());
+        }
+        if let Some(undecided) = self.book.undecided(key) {
+            let untold = || {
+                let blockers = Vec::new();
+                Verdict::Conflict(Conflict {
+                    is_final: false,
+                    deadlock: false,
+                    offer: None,
+                    blockers,
+                    kept: false,
+                })
+            };
+            return Some(undecided.told.as_deref().cloned().unwrap_or_else(untold));
+        }
+        self.book.remembered(key, at, self.rules.retention)?.line.clone()
     }
 
     fn view<'a>(&'a self, grant: &'a book::Grant) -> Option<GrantView<'a>> {

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::answer::Verdict;
-use super::extension::Extensions;
+use super::codec;
+use super::extension::{Extension, Extensions};
 use crate::limits;
 use crate::types::grown::grown_up_to;
 use crate::types::{Class, IntentId, RawMode, RawTarget, Slot, TaskId, Time, Token};
@@ -143,3 +144,69 @@ pub struct WatchEvent {
     /// See [`Extensions`].
     pub extensions: Extensions,
 }
+
+/// How one intent of the asker's stands: what a repeat of its declaration would be told, without
+/// declaring anything.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Standing {
+    /// Which intent.
+    pub id: IntentId,
+    /// Its latest verdict, without those in its way, as long as it is in force, undecided or remembered.
+    pub verdict: Option<Verdict>,
+}
+
+/// The extension of a [`List`] that names the intents whose standings are asked for, and of the
+/// [`ListReply`] that tells them.
+const STANDING: u16 = 1;
+
+/// Asks how the intents `ids` of `agent` stand: at most [`limits::STANDINGS`] of them.
+pub fn standing_of(request: u64, agent: &str, ids: &[IntentId]) -> List {
+    let value = ids.iter().take(limits::STANDINGS).flat_map(|id| id.number().to_le_bytes()).collect();
+    // 64 ids are 512 bytes, which an extension always has room for.
+    let extensions = Extensions::new(vec![Extension { number: STANDING, value }]).unwrap_or_default();
+    List { request, agent: Some(agent.to_owned()), extensions, ..List::default() }
+}
+
+/// A standings' extension that is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoStandings;
+
+impl List {
+    /// The intents whose standings are asked for, where this asks for that instead of a page.
+    ///
+    /// # Errors
+    /// Where the extension is there and names no ids, or too many.
+    pub fn standings(&self) -> Result<Option<Vec<IntentId>>, NoStandings> {
+        let Some(value) = self.extensions.value(STANDING) else { return Ok(None) };
+        let (ids, rest) = value.as_chunks::<8>();
+        if ids.is_empty() || ids.len() > limits::STANDINGS || !rest.is_empty() {
+            return Err(NoStandings);
+        }
+        Ok(Some(ids.iter().map(|id| IntentId::new(u64::from_le_bytes(*id))).collect()))
+    }
+}
+
+impl Standing {
+    /// The reply that tells as many of `standings`, from the first on, as fit: one always does.
+    pub fn reply(request: u64, (slot, at): (Slot, Time), standings: &[Standing]) -> ListReply {
+        let mut fitting = &standings[..standings.len().min(limits::STANDINGS)];
+        let extensions = loop {
+            let mut value = Vec::new();
+            let written = codec::encode(&fitting, &mut value);
+            match Extensions::new(vec![Extension { number: STANDING, value }]) {
+                Some(extensions) if written.is_ok() => break extensions,
+                _ if fitting.is_empty() => break Extensions::NONE,
+                _ => fitting = &fitting[..fitting.len() / 2],
+            }
+        };
+        ListReply { request, slot, at, entries: Vec::new(), next: Vec::new(), extensions }
+    }
+
+    /// What a reply tells; `None` where it tells no standings.
+    pub fn all_in(reply: &ListReply) -> Option<Vec<Standing>> {
+        codec::decode::<Standings>(reply.extensions.value(STANDING)?).ok().map(|Standings(all)| all)
+    }
+}
+
+#[derive(Deserialize)]
+struct Standings(#[serde(deserialize_with = "grown_up_to::<_, _, { limits::STANDINGS }>")] Vec<Standing>);

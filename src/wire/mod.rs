@@ -22,7 +22,10 @@ pub use codec::CodecError;
 pub use convert::{raw_mode, raw_target, refusal_of};
 pub use extension::{Extension, Extensions};
 pub use frame::{Frame, FrameError, FrameReader};
-pub use listing::{EntryState, List, ListEntry, ListReply, ListedClaim, Watch, WatchEvent};
+pub use listing::{
+    EntryState, List, ListEntry, ListReply, ListedClaim, NoStandings, Standing, Watch, WatchEvent,
+    standing_of,
+};
 pub use message::{
     Bye, ClockPing, ClockPong, Declaration, Declare, DecodeError, Draining, Hello, Release, Renew, Replaced,
     Role, ToAgent, ToCoordinator, Welcome, WireLimits,

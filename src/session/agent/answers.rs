@@ -1,9 +1,10 @@
 //! What an answer of the coordinator's means to a session.
 
 use super::held::Held;
-use super::{AgentSession, Breach, Local, Loss, News, Pending, Reply};
+use super::pending::Ask;
+use super::{AgentSession, Breach, Local, Loss, News, Reply};
 use crate::types::{IntentId, Micros, Time, Token};
-use crate::wire::{Answer, CloseCode, Conflict, Verdict};
+use crate::wire::{Answer, CloseCode, Conflict, Refusal, Verdict};
 
 impl AgentSession {
     pub(super) fn answered(&mut self, answer: Answer, now: Local) -> Result<(), Breach> {
@@ -15,35 +16,43 @@ impl AgentSession {
         if !matches!(answer.verdict, Verdict::Rejected { .. }) {
             self.clock.heard(answer.at, now);
         }
-        match self.pending.get(&answer.request).copied() {
-            Some(Pending::Release { id }) => self.release_answered(answer.request, id, answer.verdict),
-            Some(Pending::Renew { id, automatic }) => {
-                self.renewal_answered(answer.request, id, automatic, answer.verdict, now);
+        let (id, slot) = (answer.id, answer.slot);
+        match self.pending.get(&answer.request).map(|pending| &pending.ask) {
+            Some(Ask::Release { id }) => self.release_answered(answer.request, *id, answer.verdict, now),
+            Some(Ask::Renew { id, automatic, .. }) => {
+                self.renewal_answered(answer.request, *id, *automatic, answer.verdict, now);
             }
-            Some(Pending::Declare { .. }) => self.declaration_answered(answer.request, answer),
+            Some(Ask::Declare { .. }) => self.declaration_answered(answer.request, answer, now),
+            // It takes nothing in any more; whoever comes after it is asked.
+            Some(Ask::Standing { .. }) => self.done(answer.request),
             // News, unless it is the fate of something declared whose number the coordinator no
             // longer has.
             None => match self.declared.get(&answer.id).copied() {
-                Some(request) if is_fate(&answer.verdict) => self.declaration_answered(request, answer),
+                Some(request) if is_fate(&answer.verdict) => self.declaration_answered(request, answer, now),
                 _ => self.told(answer),
             },
         }
+        self.holdings.heard(id, slot);
         Ok(())
     }
 
-    fn release_answered(&mut self, request: u64, id: IntentId, verdict: Verdict) {
+    fn release_answered(&mut self, request: u64, id: IntentId, verdict: Verdict, now: Local) {
         let existed = match verdict {
             Verdict::Released { .. } => true,
             Verdict::ReleasedUnknown => false,
+            // What was let go must not stay there because the coordinator was busy.
+            Verdict::Rejected { reason: Refusal::Overloaded, retry_after_us, .. } => {
+                return self.ask_later(request, retry_after_us.map(Micros::from_us), now);
+            }
+            Verdict::Rejected { reason: Refusal::Draining, .. } => return,
             other => return self.refused(request, id, other, true),
         };
-        self.pending.remove(&request);
+        self.done(request);
         self.lose(id, Loss::Released { reason: None });
         // A declaration of this id that was sent before it and still open has been withdrawn by it.
         let open = self.declared.get(&id).copied().filter(|declared| *declared < request);
         if let Some(declared) = open {
-            self.declared.remove(&id);
-            self.pending.remove(&declared);
+            self.done(declared);
             self.reply(declared, id, Reply::Withdrawn { reason: None });
         }
         self.reply(request, id, Reply::Released { existed });
@@ -82,7 +91,7 @@ impl AgentSession {
             // It is asked for again at the time that was planned when it was asked for.
             other => return self.refused(request, id, other, !automatic),
         };
-        self.pending.remove(&request);
+        self.done(request);
         if !automatic {
             self.reply(request, id, reply);
         }
@@ -91,24 +100,35 @@ impl AgentSession {
     /// A release or renewal that was not taken in: nothing has changed, and whoever asked is told.
     fn refused(&mut self, request: u64, id: IntentId, verdict: Verdict, is_asked: bool) {
         let Verdict::Rejected { reason, field, hint, retry_after_us, kept } = verdict else { return };
-        self.pending.remove(&request);
+        self.done(request);
         if is_asked {
             let retry_after = retry_after_us.map(Micros::from_us);
             self.reply(request, id, Reply::Rejected { reason, field, hint, retry_after, kept });
         }
     }
 
-    fn declaration_answered(&mut self, request: u64, answer: Answer) {
-        let Some(Pending::Declare { id, hold, abandoned }) = self.pending.get(&request).copied() else {
-            return;
-        };
+    fn declaration_answered(&mut self, request: u64, answer: Answer, now: Local) {
+        let Some(pending) = self.pending.get(&request) else { return };
+        let (asked_again, id) = (pending.asked > 1, pending.ask.id());
         let at = answer.at;
+        if let Verdict::Rejected { reason, retry_after_us, .. } = &answer.verdict
+            && asked_again
+        {
+            // That nothing new is taken in says nothing of what the same request came to before.
+            match reason {
+                Refusal::Overloaded => {
+                    return self.ask_later(request, retry_after_us.map(Micros::from_us), now);
+                }
+                Refusal::Draining => return,
+                _ => {}
+            }
+        }
         let reply = match answer.verdict {
             Verdict::Granted { start, end, token } | Verdict::Moved { start, end, token } => {
                 if answer.repeat && end <= at {
                     Reply::Ended
                 } else {
-                    self.take(id, abandoned, Held::new(token, start, end, hold), at)
+                    self.take(request, Held::new(token, start, end, self.lasting_of(request)), at)
                 }
             }
             Verdict::Conflict(Conflict { is_final: false, offer, blockers, .. }) => {
@@ -139,16 +159,21 @@ impl AgentSession {
             | Verdict::RenewDeniedUnknown
             | Verdict::RenewDenied { .. } => return,
         };
-        self.pending.remove(&request);
-        self.declared.remove(&id);
+        self.done(request);
         self.reply(request, id, reply);
     }
 
-    /// Takes a grant in hand, unless nobody waits for it any more: then its release is on its way.
-    fn take(&mut self, id: IntentId, abandoned: bool, held: Held, at: Time) -> Reply {
+    /// Takes a grant in hand, unless nobody waits for it any more: then its release is on its way, or
+    /// it is left to its course until it is asked for again.
+    fn take(&mut self, request: u64, held: Held, at: Time) -> Reply {
         let Held { token, start, end, .. } = held;
+        let Some(Ask::Declare { id, abandoned, claimed, .. }) = self.pending.get(&request).map(|it| &it.ask)
+        else {
+            return Reply::Unknown;
+        };
+        let (id, abandoned, claimed) = (*id, *abandoned, *claimed);
         let revised = self.holdings.of(id).is_some() || self.revoked.remove(&id).is_some();
-        if !abandoned {
+        if !abandoned && (claimed || revised) {
             self.holdings.put(id, held);
             if revised {
                 self.news(News::Revised { id, start, end, token });
@@ -164,10 +189,10 @@ impl AgentSession {
             Verdict::Granted { start, end, token } => self.granted_anew(id, start, end, token),
             Verdict::Moved { start, end, token } => self.moved(id, start, end, token),
             Verdict::Revoked { by, by_id, offer, waiting } => {
-                let Some(hold) = self.holdings.of(id).map(|held| held.hold) else { return };
+                let Some(lasting) = self.holdings.of(id).map(|held| held.lasting) else { return };
                 self.lose(id, Loss::Revoked { by, by_id, offer, waiting });
                 if waiting {
-                    self.revoked.insert(id, hold);
+                    self.revoked.insert(id, lasting);
                 }
             }
             Verdict::Expired { token } if self.has(id, token) => self.lose(id, Loss::Expired),
@@ -189,20 +214,20 @@ impl AgentSession {
     }
 
     /// A revoked intent has a grant again, or one in hand was revised by another session.
-    fn granted_anew(&mut self, id: IntentId, start: Time, end: Time, token: Token) {
+    pub(super) fn granted_anew(&mut self, id: IntentId, start: Time, end: Time, token: Token) {
         if self.has(id, token) {
             return self.holdings.renewed(id, end);
         }
-        let known = self.holdings.of(id).filter(|held| held.token < token).map(|held| held.hold);
-        let Some(hold) = self.revoked.remove(&id).or(known) else { return };
-        self.holdings.put(id, Held::new(token, start, end, hold));
+        let known = self.holdings.of(id).filter(|held| held.token < token).map(|held| held.lasting);
+        let Some(lasting) = self.revoked.remove(&id).or(known) else { return };
+        self.holdings.put(id, Held::new(token, start, end, lasting));
         self.news(News::Granted { id, start, end, token });
     }
 
-    fn moved(&mut self, id: IntentId, start: Time, end: Time, token: Token) {
+    pub(super) fn moved(&mut self, id: IntentId, start: Time, end: Time, token: Token) {
         let Some(held) = self.holdings.of(id).filter(|held| held.token < token) else { return };
-        let hold = held.hold;
-        self.holdings.put(id, Held::new(token, start, end, hold));
+        let lasting = held.lasting;
+        self.holdings.put(id, Held::new(token, start, end, lasting));
         self.news(News::Moved { id, start, end, token });
     }
 

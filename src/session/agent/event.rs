@@ -89,7 +89,7 @@ pub enum Reply {
         /// Who is in the way.
         blockers: Vec<Blocker>,
     },
-    /// The connection was lost before an answer came: ask again with the same id.
+    /// It may or may not have been decided, and this session will not hear of it any more.
     Unknown,
 }
 
@@ -195,6 +195,8 @@ pub enum News {
 pub enum Loss {
     /// Its end may have come, by the agent's own clock less its uncertainty.
     Ended,
+    /// So has the lease's, because none of its renewals was answered.
+    Unreachable,
     /// The coordinator says that the lease has ended.
     Expired,
     /// It was released.
@@ -213,7 +215,7 @@ pub enum Loss {
         /// Whether the intent waits on.
         waiting: bool,
     },
-    /// The coordinator does not know it.
+    /// The coordinator does not have it, and does not remember why.
     Unknown,
     /// A newer incarnation of this name and label has taken over.
     Replaced,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::types::{IntentId, Micros, Time, Token};
+use crate::types::{IntentId, Micros, RawIntent, Slot, Time, Token};
 
 /// A grant in hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,30 +13,61 @@ pub struct Held {
     pub start: Time,
     /// The latest end of its claims.
     pub end: Time,
-    /// Whether it is a lease.
-    pub hold: bool,
-    /// How long it lasted when it was granted, which each renewal asks for again.
-    span: Micros,
+    /// How its intent wants it to last.
+    pub lasting: Lasting,
     renew_at: Option<Time>,
+    /// A renewal was asked for and none has been answered since.
+    unanswered: bool,
+    /// The slot of the last answer about it.
+    heard: Slot,
+}
+
+/// How an intent wants its grant to last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lasting {
+    /// As a lease, which is renewed.
+    pub hold: bool,
+    /// For how long from its start on, as declared. Each renewal asks for that again; the grant's own
+    /// window will not do, which has been renewed before where a new process takes it up.
+    pub span: Micros,
+}
+
+impl Lasting {
+    /// What `intent` wants.
+    pub(super) fn of(intent: &RawIntent) -> Self {
+        let ends = intent.claims.iter().map(|claim| claim.offset.saturating_add(claim.duration));
+        Lasting { hold: intent.hold, span: Micros::from_us(ends.max().unwrap_or_default()) }
+    }
 }
 
 impl Held {
     /// A grant as it was just given.
-    pub(super) fn new(token: Token, start: Time, end: Time, hold: bool) -> Self {
-        let mut held = Held { token, start, end, hold, span: end.since(start), renew_at: None };
+    pub(super) fn new(token: Token, start: Time, end: Time, lasting: Lasting) -> Self {
+        let mut held =
+            Held { token, start, end, lasting, renew_at: None, unanswered: false, heard: Slot::default() };
         held.plan_renewal();
         held
     }
 
     /// At a third of its time, so that two more tries fit before its end.
     fn plan_renewal(&mut self) {
-        let two_thirds = Micros::from_us(self.span.as_us() / 3 * 2);
-        self.renew_at = self.hold.then(|| self.end.before(two_thirds));
+        let two_thirds = Micros::from_us(self.lasting.span.as_us() / 3 * 2);
+        self.renew_at = self.lasting.hold.then(|| self.end.before(two_thirds));
+    }
+
+    /// The slot of the last answer about it.
+    pub(super) fn heard(&self) -> Slot {
+        self.heard
+    }
+
+    /// Whether a renewal was asked for and none has been answered since.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.unanswered
     }
 
     /// The end that a renewal asked for at `now` asks for.
     pub(super) fn wanted_end(&self, now: Time) -> Time {
-        now.after(self.span)
+        now.after(self.lasting.span)
     }
 }
 
@@ -90,16 +121,27 @@ impl Holdings {
     /// two slots, in which no answer can be expected.
     pub(super) fn renewal_asked(&mut self, id: IntentId, now: Time, slot_length: Micros) {
         self.change(id, |held| {
-            let patience = Micros::from_us(held.span.as_us() / 6).max(twice(slot_length));
+            let patience = Micros::from_us(held.lasting.span.as_us() / 6).max(twice(slot_length));
             held.renew_at = Some(now.after(patience)).filter(|at| *at < held.end);
+            held.unanswered = true;
         });
+    }
+
+    /// A new connection stands: what was asked over the last one in vain is due at once.
+    pub(super) fn renew_what_was_not_answered(&mut self) {
+        let unanswered = self.held.iter().filter(|(_, held)| held.unanswered);
+        let ids: Vec<IntentId> = unanswered.map(|(id, _)| *id).collect();
+        for id in ids {
+            self.change(id, |held| held.renew_at = Some(Time::ZERO));
+        }
     }
 
     /// A renewal was denied: ask again after half of what remains, as long as that is two slots.
     pub(super) fn renewal_denied(&mut self, id: IntentId, now: Time, slot_length: Micros) {
         self.change(id, |held| {
+            held.unanswered = false;
             let half = Micros::from_us(held.end.since(now).as_us() / 2);
-            held.renew_at = (held.hold && half >= twice(slot_length)).then(|| now.after(half));
+            held.renew_at = (held.lasting.hold && half >= twice(slot_length)).then(|| now.after(half));
         });
     }
 
@@ -107,8 +149,16 @@ impl Holdings {
     pub(super) fn renewed(&mut self, id: IntentId, end: Time) {
         self.change(id, |held| {
             held.end = held.end.max(end);
+            held.unanswered = false;
             held.plan_renewal();
         });
+    }
+
+    /// The coordinator said something about it in `slot`.
+    pub(super) fn heard(&mut self, id: IntentId, slot: Slot) {
+        if let Some(held) = self.held.get_mut(&id) {
+            held.heard = held.heard.max(slot);
+        }
     }
 
     fn change(&mut self, id: IntentId, change: impl FnOnce(&mut Held)) {

@@ -2,8 +2,13 @@
 //! what the coordinator's clock says. It takes commands, decoded messages and the local time as
 //! arguments and yields messages to send and events; it does no IO and reads no clock.
 //!
+//! A session outlives its connections. What is asked is kept until it is answered, and asked again
+//! after each welcome under the number that it had; what is held is asked about then, so that what
+//! ended in the meantime is told.
+//!
 //! How to drive it:
-//! 1. [`AgentSession::connected`] when a connection stands, [`AgentSession::disconnected`] when it is lost.
+//! 1. [`AgentSession::connected`] when a connection stands, [`AgentSession::disconnected`] when it is lost;
+//!    as often as it takes.
 //! 2. Send what [`AgentSession::poll_send`] yields, in order, on one lane.
 //! 3. Hand each message that arrives to [`AgentSession::receive`].
 //! 4. Call [`AgentSession::tick`] at the time that [`AgentSession::next_timeout`] names.
@@ -13,8 +18,10 @@ mod answers;
 mod clock;
 mod event;
 mod held;
+mod pending;
+mod standing;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
@@ -25,10 +32,10 @@ pub use held::Held;
 use crate::limits;
 use crate::types::{IntentId, Micros, RawIntent, Slot, Time};
 use crate::wire::{
-    Bye, ClockPing, ClockPong, CloseCode, Declaration, Declare, Extensions, Hello, Release, Renew, Role,
-    ToAgent, ToCoordinator, VERSIONS, Welcome,
+    Bye, ClockPing, ClockPong, CloseCode, Extensions, Hello, Role, ToAgent, ToCoordinator, VERSIONS, Welcome,
 };
-use held::{Due, Holdings};
+use held::{Due, Holdings, Lasting};
+use pending::{Ask, Pending};
 
 /// Pings sent one after the other at first: the lowest round trip of a few is a good one.
 const FIRST_PINGS: u32 = 4;
@@ -98,8 +105,10 @@ pub struct Draft {
 /// Why a command was not taken; nothing was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotTaken {
-    /// There is no connection.
-    Disconnected,
+    /// A newer incarnation of this name and label has taken over.
+    Replaced,
+    /// The session leaves, or has left.
+    Left,
     /// As many requests as the coordinator takes, or [`limits::REQUESTS`], are unanswered.
     Full,
     /// The coordinator takes nothing new, and why, as it says.
@@ -127,25 +136,6 @@ impl fmt::Display for Breach {
 
 impl std::error::Error for Breach {}
 
-/// A request without its final answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pending {
-    Declare {
-        id: IntentId,
-        hold: bool,
-        /// Nobody waits for it any more: what it comes to is not handed out.
-        abandoned: bool,
-    },
-    Release {
-        id: IntentId,
-    },
-    Renew {
-        id: IntentId,
-        /// The session's own, of which only news is told.
-        automatic: bool,
-    },
-}
-
 #[derive(Debug)]
 enum Link {
     Down,
@@ -170,12 +160,29 @@ pub struct AgentSession {
     pending: BTreeMap<u64, Pending>,
     /// The pending declaration of each id.
     declared: BTreeMap<IntentId, u64>,
+    /// Requests that found no room, and when they are made again.
+    again: BTreeSet<(Local, u64)>,
     holdings: Holdings,
-    /// Intents whose grants were revoked and that wait on; whether they are leases.
-    revoked: BTreeMap<IntentId, bool>,
+    /// Intents whose grants were revoked and that wait on.
+    revoked: BTreeMap<IntentId, Lasting>,
     seen: Option<Slot>,
+    /// The state that the coordinator had at the last welcome, and how much it takes.
+    known: Option<(u64, usize)>,
+    ending: Ending,
     out: VecDeque<ToCoordinator>,
     events: VecDeque<Event>,
+}
+
+/// Whether the session has an end in sight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    Open,
+    /// It says goodbye once everything else is said.
+    Leaving,
+    /// It has said goodbye.
+    Left,
+    /// A newer incarnation has it.
+    Replaced,
 }
 
 #[derive(Debug, Default)]
@@ -198,9 +205,12 @@ impl AgentSession {
             last_request: 0,
             pending: BTreeMap::new(),
             declared: BTreeMap::new(),
+            again: BTreeSet::new(),
             holdings: Holdings::default(),
             revoked: BTreeMap::new(),
             seen: None,
+            known: None,
+            ending: Ending::Open,
             out: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -227,19 +237,20 @@ impl AgentSession {
         self.out.push_back(hello.into());
     }
 
-    /// The connection is lost: what was not answered is unknown; what is held stays good to its end.
+    /// The connection is lost. What was not answered is asked again over the next one; what is held
+    /// stays good to its end.
     pub fn disconnected(&mut self) {
         if matches!(self.link, Link::Down) {
             return;
         }
+        let was_up = self.welcome().is_some();
         self.link = Link::Down;
         self.out.clear();
-        self.declared.clear();
-        for (request, pending) in std::mem::take(&mut self.pending) {
-            let (Pending::Declare { id, .. } | Pending::Release { id } | Pending::Renew { id, .. }) = pending;
-            self.reply(request, id, Reply::Unknown);
+        self.again.clear();
+        self.forget_what_goes_with_a_connection();
+        if was_up {
+            self.news(News::Disconnected);
         }
-        self.news(News::Disconnected);
     }
 
     /// The welcome, while connected.
@@ -266,62 +277,96 @@ impl AgentSession {
         self.holdings.of(id).is_some() || self.revoked.contains_key(&id)
     }
 
+    /// Whether it was never welcomed.
+    pub fn is_new(&self) -> bool {
+        self.known.is_none()
+    }
+
+    /// Whether this session leaves, holds or has asked for something, and has not said goodbye yet.
+    pub fn has_goodbye_to_say(&self) -> bool {
+        self.ending == Ending::Leaving && !self.pending.is_empty()
+    }
+
     /// Requests without a final answer.
     pub fn unanswered(&self) -> usize {
         self.pending.len()
     }
 
-    /// Declares `draft`. The answer comes as a [`Event::Reply`] with the number that is returned.
+    /// Declares `draft`. The answer comes as a [`Event::Reply`] with the number that is returned. Without
+    /// a connection it is sent over the next one. A declaration that was given up, and is declared again
+    /// with the same content, goes on under the number that it has.
     ///
     /// # Errors
     /// Where it was not taken; nothing was sent.
     pub fn declare(&mut self, draft: Draft) -> Result<u64, NotTaken> {
-        let (undecided, draining) = match &self.link {
-            Link::Up { welcome, draining } => (welcome.limits.undecided as usize, draining.clone()),
-            Link::Down | Link::Greeting { .. } => return Err(NotTaken::Disconnected),
-        };
+        self.may_declare()?;
         let id = IntentId::new(draft.intent.id);
-        let busy = self.holdings.of(id).is_some() || self.revoked.contains_key(&id);
-        if let Some(reason) = draining {
-            return Err(NotTaken::Draining(reason));
+        if let Some(request) = self.declared.get(&id).copied() {
+            return self.claim_again(request, &draft).ok_or(NotTaken::IdBusy);
         }
-        if self.declared.contains_key(&id) || (busy && !draft.revision) {
+        if self.stands(id) && !draft.revision {
             return Err(NotTaken::IdBusy);
         }
+        let undecided = self.known.map_or(limits::REQUESTS, |(_, undecided)| undecided);
         if self.declared.len() >= undecided.min(limits::REQUESTS) {
             return Err(NotTaken::Full);
         }
-        let hold = draft.intent.hold;
-        let declaration = Declaration {
-            request: self.last_request + 1,
-            revision: draft.revision,
-            intent: draft.intent,
-            note: draft.note,
-            extensions: Extensions::NONE,
-        };
-        let message = ToCoordinator::from(Declare { batch: vec![declaration] });
-        if message.encode(&mut Vec::new()).is_err() {
+        if !pending::fits(&draft) {
             return Err(NotTaken::TooLarge);
         }
-        let request = self.ask(Pending::Declare { id, hold, abandoned: false });
+        let request = self.ask(Ask::declare(id, draft));
         self.declared.insert(id, request);
-        self.out.push_back(message);
         Ok(request)
+    }
+
+    fn may_declare(&self) -> Result<(), NotTaken> {
+        match (self.ending, &self.link) {
+            (Ending::Replaced, _) => Err(NotTaken::Replaced),
+            (Ending::Leaving | Ending::Left, _) => Err(NotTaken::Left),
+            (Ending::Open, Link::Up { draining: Some(reason), .. }) => {
+                Err(NotTaken::Draining(Arc::clone(reason)))
+            }
+            (Ending::Open, Link::Up { .. } | Link::Down | Link::Greeting { .. }) => Ok(()),
+        }
     }
 
     /// Nobody waits for the declaration `request` any more: it is withdrawn, and what it may have
     /// been granted meanwhile is released. A revision is left to its course, since its withdrawal
     /// would end the grant that it revises.
     pub fn abandon(&mut self, request: u64) {
-        let Some(Pending::Declare { id, abandoned, .. }) = self.pending.get_mut(&request) else { return };
+        let Some(Pending { asked, ask: Ask::Declare { id, abandoned, .. } }) = self.pending.get_mut(&request)
+        else {
+            return;
+        };
         let id = *id;
-        if self.holdings.of(id).is_none() {
-            *abandoned = true;
-            self.send_release(id);
+        if self.holdings.of(id).is_some() || *abandoned {
+            return;
         }
+        if *asked == 0 {
+            self.done(request);
+            return;
+        }
+        *abandoned = true;
+        self.ask(Ask::Release { id });
     }
 
-    /// Releases or withdraws `id`. From here on it is not held.
+    /// Whoever asked waits no longer for `request`. A declaration is left to its course: declared again
+    /// with the same content it goes on, and a grant of it is not taken in hand before. Says whether it
+    /// may have been heard; where it was not, it is forgotten.
+    pub fn give_up(&mut self, request: u64) -> bool {
+        let Some(pending) = self.pending.get_mut(&request) else { return true };
+        let may_be_heard = pending.asked > 0;
+        match &mut pending.ask {
+            Ask::Declare { claimed, .. } if may_be_heard => *claimed = false,
+            // What is released is released, whoever waits for it.
+            Ask::Release { .. } | Ask::Standing { .. } => {}
+            Ask::Declare { .. } | Ask::Renew { .. } => self.done(request),
+        }
+        may_be_heard
+    }
+
+    /// Releases or withdraws `id`. From here on it is not held. The release is made until it is answered,
+    /// over as many connections as that takes.
     ///
     /// # Errors
     /// Where it was not taken. A grant in hand is given up all the same; it runs to its end.
@@ -329,7 +374,7 @@ impl AgentSession {
         self.revoked.remove(&id);
         self.lose(id, Loss::Released { reason: None });
         self.may_ask()?;
-        Ok(self.send_release(id))
+        Ok(self.ask(Ask::Release { id }))
     }
 
     /// Forgets the grant under `id` without releasing it: it runs to its end by itself.
@@ -344,7 +389,7 @@ impl AgentSession {
     /// Where it was not taken; nothing was sent.
     pub fn renew(&mut self, id: IntentId, until: Time) -> Result<u64, NotTaken> {
         self.may_ask()?;
-        Ok(self.send_renewal(id, until, false))
+        Ok(self.ask(Ask::Renew { id, until, automatic: false }))
     }
 
     /// The agent leaves: every undecided declaration is withdrawn, and the session need not be kept.
@@ -354,7 +399,14 @@ impl AgentSession {
         for request in open {
             self.abandon(request);
         }
-        if self.welcome().is_some() {
+        if self.ending == Ending::Open {
+            self.ending = Ending::Leaving;
+            self.say_goodbye();
+        }
+    }
+
+    fn say_goodbye(&mut self) {
+        if self.ending == Ending::Leaving && self.welcome().is_some() {
             self.out.push_back(Bye::default().into());
         }
     }
@@ -394,20 +446,22 @@ impl AgentSession {
                 self.replaced();
                 Ok(())
             }
-            (ToAgent::ListReply(_) | ToAgent::WatchEvent(_), Link::Up { .. }) => {
-                order("a listing or a watcher's event on the session's lane")
-            }
+            (ToAgent::ListReply(reply), Link::Up { .. }) => self.standing_told(reply),
+            (ToAgent::WatchEvent(_), Link::Up { .. }) => order("a watcher's event on the session's lane"),
         }
     }
 
     /// Time has passed.
     pub fn tick(&mut self, now: Local) {
         self.tick_pings(now);
+        self.ask_again(now);
         while let Some((due, what, id)) = self.holdings.first_due() {
             let Some(bounds) = self.clock.bounds(now).filter(|bounds| bounds.latest >= due) else { break };
+            // After a stall its end may be due as well as its renewal.
+            let is_over = self.holdings.of(id).is_some_and(|held| bounds.latest >= held.end);
             match what {
-                Due::End => self.ended_by_own_clock(id),
-                Due::Renewal => self.renew_by_itself(id, bounds),
+                Due::Renewal if !is_over => self.renew_by_itself(id, bounds),
+                Due::Renewal | Due::End => self.ended_by_own_clock(id),
             }
         }
     }
@@ -417,9 +471,10 @@ impl AgentSession {
         let due = self.holdings.first_due().and_then(|(due, ..)| self.clock.may_be(due, now));
         let given_up = self.pings.unanswered.map(|(_, sent)| sent.after(PING_PATIENCE));
         let ping = given_up.or(self.pings.next).filter(|_| self.welcome().is_some());
+        let again = self.again.first().map(|(at, _)| *at);
         // A microsecond more, since the bounds are rounded outwards: without it a timer could find
         // nothing due yet and be set for the same instant again.
-        [due.map(|at| at.after(Micros::from_us(1))), ping].into_iter().flatten().min()
+        [due.map(|at| at.after(Micros::from_us(1))), ping, again].into_iter().flatten().min()
     }
 
     /// Whether there is a message to send.
@@ -429,7 +484,11 @@ impl AgentSession {
 
     /// The next message to send.
     pub fn poll_send(&mut self) -> Option<ToCoordinator> {
-        self.out.pop_front()
+        let message = self.out.pop_front();
+        if matches!(message, Some(ToCoordinator::Bye(_))) {
+            self.ending = Ending::Left;
+        }
+        message
     }
 
     /// The next event.
@@ -438,29 +497,13 @@ impl AgentSession {
     }
 
     fn may_ask(&self) -> Result<(), NotTaken> {
-        match self.link {
-            Link::Up { .. } if self.pending.len() < 2 * limits::REQUESTS => Ok(()),
-            Link::Up { .. } => Err(NotTaken::Full),
-            Link::Down | Link::Greeting { .. } => Err(NotTaken::Disconnected),
+        match self.ending {
+            Ending::Replaced => Err(NotTaken::Replaced),
+            Ending::Open | Ending::Leaving | Ending::Left => {
+                let has_room = self.pending.len() < 2 * limits::REQUESTS;
+                if has_room { Ok(()) } else { Err(NotTaken::Full) }
+            }
         }
-    }
-
-    fn ask(&mut self, pending: Pending) -> u64 {
-        self.last_request += 1;
-        self.pending.insert(self.last_request, pending);
-        self.last_request
-    }
-
-    fn send_release(&mut self, id: IntentId) -> u64 {
-        let request = self.ask(Pending::Release { id });
-        self.out.push_back(Release { request, id, extensions: Extensions::NONE }.into());
-        request
-    }
-
-    fn send_renewal(&mut self, id: IntentId, until: Time, automatic: bool) -> u64 {
-        let request = self.ask(Pending::Renew { id, automatic });
-        self.out.push_back(Renew { request, id, until, extensions: Extensions::NONE }.into());
-        request
     }
 
     fn welcomed(&mut self, welcome: Welcome, since: Local, now: Local) -> Result<(), Breach> {
@@ -475,10 +518,29 @@ impl AgentSession {
         }
         self.learn_time(since, now, welcome.now);
         self.pings.next = Some(now);
+        let undecided = usize::try_from(welcome.limits.undecided).unwrap_or(usize::MAX);
+        let before = self.known.replace((welcome.state, undecided));
+        let is_another_state = before.is_some_and(|(state, _)| state != welcome.state);
         self.link = Link::Up { welcome: Box::new(welcome), draining: None };
         self.events.push_back(Event::Welcomed);
         self.tick_pings(now);
+        self.take_up(is_another_state);
+        self.tick(now);
         Ok(())
+    }
+
+    /// Goes on where the last connection broke off.
+    fn take_up(&mut self, is_another_state: bool) {
+        if is_another_state {
+            // It has nothing of what this session holds, and will never have heard of it.
+            self.lose_all(&Loss::Unknown);
+            let waited = std::mem::take(&mut self.revoked).into_keys();
+            waited.for_each(|id| self.events.push_back(Event::News(News::GaveUp { id })));
+        }
+        self.ask_what_stands();
+        self.ask_all_again();
+        self.holdings.renew_what_was_not_answered();
+        self.say_goodbye();
     }
 
     fn tick_pings(&mut self, now: Local) {
@@ -522,11 +584,12 @@ impl AgentSession {
     }
 
     fn ended_by_own_clock(&mut self, id: IntentId) {
-        let hold = self.holdings.of(id).is_some_and(|held| held.hold);
-        self.lose(id, Loss::Ended);
+        let Some(held) = self.holdings.of(id) else { return };
+        let (hold, unanswered) = (held.lasting.hold, held.is_unanswered());
+        self.lose(id, if unanswered { Loss::Unreachable } else { Loss::Ended });
         // A renewal may be on its way: what this agent has given up must not live on there.
         if hold && self.may_ask().is_ok() {
-            self.send_release(id);
+            self.ask(Ask::Release { id });
         }
     }
 
@@ -534,8 +597,9 @@ impl AgentSession {
         let slot_length = self.slot_length();
         let Some(until) = self.holdings.of(id).map(|held| held.wanted_end(bounds.middle())) else { return };
         self.holdings.renewal_asked(id, bounds.latest, slot_length);
-        if self.may_ask().is_ok() {
-            self.send_renewal(id, until, true);
+        // Over the next connection it is asked for with the time of then.
+        if self.welcome().is_some() && self.may_ask().is_ok() {
+            self.ask(Ask::Renew { id, until, automatic: true });
         }
     }
 
@@ -547,12 +611,32 @@ impl AgentSession {
         self.news(News::Draining { reason, retry_after: retry_after_us.map(Micros::from_us) });
     }
 
-    fn replaced(&mut self) {
-        self.news(News::Replaced);
-        for id in self.holdings.ids() {
-            self.lose(id, Loss::Replaced);
+    /// A newer incarnation has taken over this name and label, as the coordinator has said: nothing that
+    /// this one holds is its own any more, and nothing can be asked for. Final.
+    pub fn replaced(&mut self) {
+        if self.ending == Ending::Replaced {
+            return;
         }
+        self.ending = Ending::Replaced;
+        self.news(News::Replaced);
+        self.lose_all(&Loss::Replaced);
         self.revoked.clear();
+        self.declared.clear();
+        self.again.clear();
+        for (request, pending) in std::mem::take(&mut self.pending) {
+            self.reply(request, pending.ask.id(), Reply::Unknown);
+        }
+    }
+
+    /// Whether a newer incarnation has taken over.
+    pub fn is_replaced(&self) -> bool {
+        self.ending == Ending::Replaced
+    }
+
+    fn lose_all(&mut self, why: &Loss) {
+        for id in self.holdings.ids() {
+            self.lose(id, why.clone());
+        }
     }
 
     fn lose(&mut self, id: IntentId, why: Loss) {

@@ -6,11 +6,13 @@
 use std::sync::Arc;
 
 use super::Sessions;
+use super::standing::standings;
 use crate::limits;
 use crate::resolver::{GrantView, Resolver, UndecidedView};
 use crate::types::{Agent, Claim, Intent, IntentId, IntentKey, Path, Slot, Time, Token, Window};
 use crate::wire::{
-    EntryState, Extensions, List, ListEntry, ListReply, ListedClaim, ToAgent, raw_mode, raw_target,
+    EntryState, Extensions, List, ListEntry, ListReply, ListedClaim, NoStandings, Standing, ToAgent,
+    raw_mode, raw_target,
 };
 
 /// What is asked for, checked.
@@ -23,6 +25,8 @@ pub struct Query {
     undecided: bool,
     after: Mark,
     limit: usize,
+    /// Instead of a page: how these intents of the agent's stand.
+    standings: Vec<IntentId>,
 }
 
 /// Where a listing goes on: grants come first, by token, then undecided intents, by key.
@@ -50,6 +54,8 @@ pub struct Page {
     found: Vec<Found>,
     /// Where the next page goes on; `None` where this is the last.
     next: Option<Mark>,
+    /// Instead of entries: how intents stand, and as of which slot.
+    standings: Option<((Slot, Time), Vec<Standing>)>,
 }
 
 impl Query {
@@ -59,7 +65,12 @@ impl Query {
     /// The field of it that cannot be understood.
     pub fn of(list: &List) -> Result<Self, &'static str> {
         let limit = usize::try_from(list.limit).unwrap_or(limits::LIST_PAGE);
+        let standings = list.standings().map_err(|NoStandings| "extensions")?.unwrap_or_default();
+        if !standings.is_empty() && list.agent.is_none() {
+            return Err("agent");
+        }
         Ok(Query {
+            standings,
             request: list.request,
             under: list.under.as_deref().map(|text| Path::new(text).ok_or("under")).transpose()?,
             agent: list.agent.as_deref().map(|name| Agent::new(name).ok_or("agent")).transpose()?,
@@ -73,7 +84,11 @@ impl Query {
     /// Runs where the resolver is owned, between two slots: looks at no more than
     /// [`limits::LIST_SCAN`] entries.
     pub fn page(&self, resolver: &Resolver) -> Page {
-        let mut page = Page { request: self.request, found: Vec::new(), next: None };
+        let mut page = Page { request: self.request, found: Vec::new(), next: None, standings: None };
+        if let (false, Some(agent)) = (self.standings.is_empty(), &self.agent) {
+            page.standings = Some((resolver.last_decided(), standings(resolver, agent, &self.standings)));
+            return page;
+        }
         let mut left = limits::LIST_SCAN;
         let mut after = self.after.clone();
         if let Mark::Grants(token) = after {
@@ -178,6 +193,9 @@ pub struct Words {
 impl Page {
     /// Puts the page into words. `decided` is the last slot that was, and its decision time.
     pub fn words(self, sessions: &Sessions, (slot, at): (Slot, Time)) -> Words {
+        if let Some((when, standings)) = &self.standings {
+            return Words { reply: Standing::reply(self.request, *when, standings), marks: Vec::new() };
+        }
         let note = |key: &IntentKey| sessions.note(&key.agent, key.id).unwrap_or_default();
         let entries = self.found.iter().map(|found| found.entry(note(&found.key))).collect();
         let next = self.next.as_ref().map(Mark::write).unwrap_or_default();
@@ -239,9 +257,11 @@ impl Mark {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Bounds, Terms};
     use super::*;
     use crate::resolver::{AgentOp, Input, Rules, SlotBatch};
     use crate::types::{Micros, RawClaim, RawIntent, RawMode, RawTarget};
+    use crate::wire::{Extension, Verdict, standing_of};
 
     fn declare(agent: &str, id: u64, path: &str) -> Input {
         let target = RawTarget::Path(path.into());
@@ -291,6 +311,45 @@ mod tests {
         assert_eq!(list(&resolver(), List { agent: Some("even".into()), ..all.clone() }), [[2, 4, 6]]);
         assert_eq!(list(&resolver(), List { under: Some("a/1".into()), ..all.clone() }), [[1, 6, 7]]);
         assert!(Query::of(&List { under: Some("/".into()), ..all }).is_err());
+    }
+
+    #[test]
+    fn standings_are_those_of_the_ids_asked_for_and_of_nobody_elses() {
+        let resolver = resolver();
+        let told = |agent: Option<&str>, ids: &[u64]| {
+            let ids: Vec<IntentId> = ids.iter().map(|id| IntentId::new(*id)).collect();
+            let list = List { agent: agent.map(str::to_owned), ..standing_of(9, "", &ids) };
+            let page = Query::of(&list)?.page(&resolver);
+            let sessions = Sessions::new(Terms {
+                state: 1,
+                slot_length: Micros::from_ms(10),
+                min_lead: Micros::ZERO,
+                horizon: Micros::ZERO,
+                software: String::new(),
+                bounds: Bounds::default(),
+            });
+            let ToAgent::ListReply(reply) = page.words(&sessions, Default::default()).fit_in_frame() else {
+                panic!("a reply")
+            };
+            assert_eq!((reply.request, reply.slot, reply.at), (9, Slot::new(0), Time::from_us(10_000)));
+            Ok(Standing::all_in(&reply).unwrap())
+        };
+        let odd = told(Some("odd"), &[1, 2, 7, 99]).unwrap();
+        assert_eq!(odd.iter().map(|it| it.id.number()).collect::<Vec<_>>(), [1, 2, 7, 99]);
+        assert!(matches!(odd[0].verdict, Some(Verdict::Granted { .. })));
+        assert_eq!(odd[1].verdict, None, "another agent's");
+        assert!(
+            matches!(&odd[2].verdict, Some(Verdict::Conflict(it)) if !it.is_final && it.blockers.is_empty())
+        );
+        assert_eq!(odd[3].verdict, None);
+        assert_eq!(told(None, &[1]), Err("agent"));
+        assert!(
+            Query::of(&List {
+                extensions: Extensions::new(vec![Extension { number: 1, value: vec![1; 7] }]).unwrap(),
+                ..List::default()
+            })
+            .is_err()
+        );
     }
 
     #[test]

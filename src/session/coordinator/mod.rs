@@ -14,6 +14,7 @@ mod mailbox;
 mod notes;
 mod publish;
 mod requests;
+mod standing;
 #[cfg(test)]
 mod tests;
 mod watch;

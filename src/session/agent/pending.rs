@@ -1,0 +1,171 @@
+//! What was asked and is not answered yet: kept as it was, so that it can be asked again.
+
+use super::held::Lasting;
+use super::{AgentSession, Draft, Local};
+use crate::limits;
+use crate::types::{IntentId, Micros, Time};
+use crate::wire::{Declaration, Declare, Extensions, Release, Renew, ToCoordinator};
+
+/// A request without its final answer.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Pending {
+    /// How often it was made.
+    pub(super) asked: u32,
+    pub(super) ask: Ask,
+}
+
+/// What was asked.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Ask {
+    Declare {
+        id: IntentId,
+        draft: Box<Draft>,
+        /// It was withdrawn since, and what it comes to is not handed out.
+        abandoned: bool,
+        /// Somebody waits for it; otherwise it takes its course, and a grant is not taken in hand.
+        claimed: bool,
+    },
+    Release {
+        id: IntentId,
+    },
+    Renew {
+        id: IntentId,
+        until: Time,
+        /// The session's own, of which only news is told.
+        automatic: bool,
+    },
+    /// How these stand.
+    Standing {
+        ids: Vec<IntentId>,
+    },
+}
+
+impl Ask {
+    pub(super) fn declare(id: IntentId, draft: Draft) -> Self {
+        Ask::Declare { id, draft: Box::new(draft), abandoned: false, claimed: true }
+    }
+
+    /// The intent that it is about; of several, none.
+    pub(super) fn id(&self) -> IntentId {
+        match self {
+            Ask::Declare { id, .. } | Ask::Release { id } | Ask::Renew { id, .. } => *id,
+            Ask::Standing { .. } => IntentId::new(0),
+        }
+    }
+
+    /// As the coordinator is asked it; `name` is the one in force.
+    fn message(&self, request: u64, name: &str) -> ToCoordinator {
+        let extensions = Extensions::NONE;
+        match self {
+            Ask::Declare { draft, .. } => declaration(request, Draft::clone(draft)),
+            Ask::Release { id } => Release { request, id: *id, extensions }.into(),
+            Ask::Renew { id, until, .. } => Renew { request, id: *id, until: *until, extensions }.into(),
+            Ask::Standing { ids } => crate::wire::standing_of(request, name, ids).into(),
+        }
+    }
+}
+
+fn declaration(request: u64, draft: Draft) -> ToCoordinator {
+    let Draft { intent, note, revision } = draft;
+    let declaration = Declaration { request, revision, intent, note, extensions: Extensions::NONE };
+    Declare { batch: vec![declaration] }.into()
+}
+
+/// Whether a declaration fits in a frame.
+pub(super) fn fits(draft: &Draft) -> bool {
+    declaration(1, draft.clone()).encode(&mut Vec::new()).is_ok()
+}
+
+impl AgentSession {
+    /// Makes a request: now where there is a connection, otherwise over the next one.
+    pub(super) fn ask(&mut self, ask: Ask) -> u64 {
+        self.last_request += 1;
+        let request = self.last_request;
+        self.pending.insert(request, Pending { asked: 0, ask });
+        self.send(request);
+        request
+    }
+
+    /// The request has its final answer, or needs none.
+    pub(super) fn done(&mut self, request: u64) {
+        let Some(pending) = self.pending.remove(&request) else { return };
+        if let Ask::Declare { id, .. } = pending.ask
+            && self.declared.get(&id) == Some(&request)
+        {
+            self.declared.remove(&id);
+        }
+    }
+
+    /// A declaration with the content of the one that nobody waits for.
+    pub(super) fn claim_again(&mut self, request: u64, draft: &Draft) -> Option<u64> {
+        match &mut self.pending.get_mut(&request)?.ask {
+            Ask::Declare { draft: known, claimed, abandoned: false, .. }
+                if !*claimed && **known == *draft =>
+            {
+                *claimed = true;
+                Some(request)
+            }
+            _ => None,
+        }
+    }
+
+    /// How the grant of the declaration `request` would last.
+    pub(super) fn lasting_of(&self, request: u64) -> Lasting {
+        match self.pending.get(&request).map(|pending| &pending.ask) {
+            Some(Ask::Declare { draft, .. }) => Lasting::of(&draft.intent),
+            _ => Lasting::default(),
+        }
+    }
+
+    /// The connection is gone, and with it what is of no use over another one.
+    pub(super) fn forget_what_goes_with_a_connection(&mut self) {
+        let useless = |pending: &Pending| match &pending.ask {
+            // Its release is among what is asked again, and reaches further than it does.
+            Ask::Declare { abandoned, .. } => *abandoned,
+            // Asked for anew, with the time of then.
+            Ask::Renew { automatic, .. } => *automatic,
+            Ask::Standing { .. } => true,
+            Ask::Release { .. } => false,
+        };
+        let gone: Vec<u64> = self
+            .pending
+            .iter()
+            .filter(|(_, pending)| useless(pending))
+            .map(|(request, _)| *request)
+            .collect();
+        gone.into_iter().for_each(|request| self.done(request));
+    }
+
+    /// Makes every request again, in order.
+    pub(super) fn ask_all_again(&mut self) {
+        let open = |(request, pending): (&u64, &Pending)| {
+            (!matches!(pending.ask, Ask::Standing { .. })).then_some(*request)
+        };
+        let open: Vec<u64> = self.pending.iter().filter_map(open).collect();
+        open.into_iter().for_each(|request| self.send(request));
+    }
+
+    /// The coordinator had no room for a request whose fate is not known, or that must be done: it is
+    /// made again, after `retry_after` at least.
+    pub(super) fn ask_later(&mut self, request: u64, retry_after: Option<Micros>, now: Local) {
+        let soon = retry_after.unwrap_or(self.slot_length());
+        self.again.insert((now.after(soon.clamp(self.slot_length(), limits::ASK_AGAIN_MOST)), request));
+    }
+
+    pub(super) fn ask_again(&mut self, now: Local) {
+        while let Some((at, request)) = self.again.first().copied()
+            && at <= now
+        {
+            self.again.remove(&(at, request));
+            self.send(request);
+        }
+    }
+
+    fn send(&mut self, request: u64) {
+        let Some(name) = self.welcome().map(|welcome| welcome.name.clone()) else { return };
+        let Some(pending) = self.pending.get_mut(&request) else { return };
+        pending.asked = pending.asked.saturating_add(1);
+        let message = pending.ask.message(request, &name);
+        self.out.push_back(message);
+    }
+}
