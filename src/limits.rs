@@ -138,6 +138,9 @@ pub const LIST_PAGE: usize = 256;
 pub const LIST_SCAN: usize = 1024;
 /// Intents whose standings are asked for at once: looked up by id, between two slots.
 pub const STANDINGS: usize = 64;
+/// Starts by an agent's own clock that a client remembers of declarations that ended as unknown, so that
+/// they can be asked again with the same content: looked through one by one, and rarely any.
+pub const UNKNOWN_STARTS: usize = 256;
 /// The longest that a request waits which is made again because the coordinator had no room.
 pub const ASK_AGAIN_MOST: Micros = Micros::from_secs(5);
 /// Lanes that one connection may have open: one an intent for a busy agent, with room to spare.

@@ -185,9 +185,11 @@ impl Client {
         if !waits && !self.is_connected() {
             return Err(DeclareError::Disconnected);
         }
+        let start = self.start_of(&intent, id)?;
+        let time = start.map(|(_, time)| time);
         let (request, answer) = loop {
             let room = shared.room.notified();
-            let draft = self.draft(intent.clone(), id)?;
+            let draft = draft(intent.clone(), id, time);
             match shared.with(|state, _| state.declare(draft, kind)) {
                 Ok(asked) => break asked,
                 Err(NotTaken::Full) if waits => tokio::select! {
@@ -205,7 +207,10 @@ impl Client {
                 answered.map(|answered| (id, answered)).map_err(|_| DeclareError::Unknown { id })
             }
             () = &mut late => match shared.with(|state, _| state.give_up(request)) {
-                Some(true) => Err(DeclareError::Unknown { id }),
+                Some(true) => {
+                    shared.look(|state, _| state.remember_start(id, start));
+                    Err(DeclareError::Unknown { id })
+                }
                 Some(false) => Err(DeclareError::Disconnected),
                 // It was answered while this was being looked at.
                 None => undo.answer.try_recv().map(|it| (id, it)).map_err(|_| DeclareError::Unknown { id }),
@@ -221,17 +226,15 @@ impl Client {
         shared.clock.sleep_until(at.unwrap_or(now))
     }
 
-    fn draft(&self, intent: Intent, id: IntentId) -> Result<Draft, DeclareError> {
-        let Intent { start, revision, note, mut raw, id: _ } = intent;
-        raw.id = id.number();
-        raw.start = match start {
-            Some(at) => {
-                let time = self.time_of(at);
-                Some(time.map_err(|uncertainty| DeclareError::ClockUncertain { uncertainty })?.as_us())
-            }
-            None => None,
-        };
-        Ok(Draft { intent: raw, note, revision })
+    /// The intent's start as the agent gave it and by the coordinator's clock: as it was told before, where
+    /// the same is asked again, so that its content is the same.
+    fn start_of(&self, intent: &Intent, id: IntentId) -> Result<Option<(When, Time)>, DeclareError> {
+        let Some(at) = intent.start else { return Ok(None) };
+        if let Some(told) = self.shared().look(|state, _| state.remembered_start(id, at)) {
+            return Ok(Some((at, told)));
+        }
+        let time = self.time_of(at).map_err(|uncertainty| DeclareError::ClockUncertain { uncertainty })?;
+        Ok(Some((at, time)))
     }
 
     /// Releases or withdraws intent `id`, whichever session of this name declared it. Cancel safe: the
@@ -443,6 +446,13 @@ fn not_done(reply: Reply) -> RequestError {
         Reply::Rejected { reason, field, hint, .. } => RequestError::Rejected { reason, field, hint },
         _ => RequestError::Unknown,
     }
+}
+
+fn draft(intent: Intent, id: IntentId, start: Option<Time>) -> Draft {
+    let Intent { revision, note, mut raw, .. } = intent;
+    raw.id = id.number();
+    raw.start = start.map(Time::as_us);
+    Draft { intent: raw, note, revision }
 }
 
 type Asking = Result<(u64, tokio::sync::oneshot::Receiver<Answered>), NotTaken>;

@@ -1,7 +1,7 @@
 //! The one owner of a client's state: the session, who waits for which answer, and who is told what.
 //! Handles and tasks all go through its lock, which is never held over an await.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,6 +12,7 @@ use super::ConnectError;
 use super::connector::{Clock, Link};
 use super::event::{Event, Events, Subscriber};
 use super::grant::{Live, Lost, Standing};
+use super::intent::When;
 use crate::limits;
 use crate::session::agent::{AgentSession, Draft, Local, Loss, News, NotTaken, Reply};
 use crate::types::{IntentId, Micros, Time};
@@ -50,6 +51,8 @@ pub(super) enum Phase {
 pub(super) struct State {
     pub(super) session: AgentSession,
     waiters: BTreeMap<u64, Waiter>,
+    /// What the starts of declarations that ended as unknown were by the coordinator's clock.
+    unknown_starts: VecDeque<(IntentId, When, Time)>,
     handles: BTreeMap<IntentId, Handle>,
     subscribers: Vec<Subscriber>,
     pub(super) link: Option<Arc<dyn Link>>,
@@ -122,6 +125,7 @@ impl Shared {
         let state = State {
             session,
             waiters: BTreeMap::new(),
+            unknown_starts: VecDeque::new(),
             handles: BTreeMap::new(),
             subscribers: Vec::new(),
             link: None,
@@ -275,6 +279,22 @@ impl State {
     /// its answer came at the last moment.
     pub(super) fn give_up(&mut self, request: u64) -> Option<bool> {
         self.stop_waiting(request).then(|| self.session.give_up(request))
+    }
+
+    /// A declaration ended as unknown: asked again, it is to have the same content, while the clocks'
+    /// offset may be known otherwise by then.
+    pub(super) fn remember_start(&mut self, id: IntentId, start: Option<(When, Time)>) {
+        let Some((at, told)) = start else { return };
+        self.unknown_starts.retain(|(other, ..)| *other != id);
+        if self.unknown_starts.len() == limits::UNKNOWN_STARTS {
+            self.unknown_starts.pop_front();
+        }
+        self.unknown_starts.push_back((id, at, told));
+    }
+
+    pub(super) fn remembered_start(&self, id: IntentId, at: When) -> Option<Time> {
+        let found = self.unknown_starts.iter().find(|(other, when, _)| *other == id && *when == at);
+        found.map(|(.., told)| *told)
     }
 
     /// This client releases `id`, and whoever has a handle of it is told before the coordinator is.

@@ -345,6 +345,32 @@ async fn a_call_ends_in_time_as_unknown_where_it_may_have_been_heard_and_as_disc
 }
 
 #[tokio::test]
+async fn what_is_asked_again_has_the_same_start_whatever_has_been_learned_of_the_clocks_since() {
+    let (client, mut peer, clock) = up().await;
+    let intent = Intent::at(Clock::now(&clock) + secs(60)).claim(path("dock").unwrap().exclusive(), secs(1));
+    let declare = || {
+        let (client, intent) = (client.clone(), intent.clone().id(5));
+        tokio::spawn(async move { client.declare(intent).await.map(|_| ()) })
+    };
+    let first = declare();
+    let ToCoordinator::Declare(asked) = peer.receive().await else { panic!("a declaration") };
+    let start = clock.coordinator();
+    clock.forward(secs(10));
+    assert_eq!(first.await.unwrap(), Err(DeclareError::Unknown { id: IntentId::new(5) }));
+    // It comes to a grant that nobody takes in hand: the number is used up when it is asked again.
+    let verdict = Verdict::Granted { start, end: start.after(Micros::from_secs(90)), token: Token::new(4) };
+    peer.answer(asked.batch[0].request, 5, verdict.clone()).await;
+    // An exchange over a slower path, so that the offset is known otherwise.
+    clock.forward(secs(2));
+    assert!(peer.received_by_now().await.is_none(), "a ping was answered on the way");
+    let again = declare();
+    let ToCoordinator::Declare(asked_again) = peer.receive().await else { panic!("a declaration") };
+    assert_eq!(asked_again.batch[0].intent, asked.batch[0].intent);
+    peer.answer(asked_again.batch[0].request, 5, verdict).await;
+    assert_eq!(again.await.unwrap(), Ok(()));
+}
+
+#[tokio::test]
 async fn a_session_that_was_taken_over_tries_no_more() {
     let (client, mut peer, _, mut come) = up_for_more().await;
     let grant = granted(&client, &mut peer, dock()).await;

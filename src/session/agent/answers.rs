@@ -160,7 +160,12 @@ impl AgentSession {
             | Verdict::RenewDenied { .. } => return,
         };
         self.done(request);
+        let may_be_gone = self.holdings.of(id).is_some() && !keeps_a_grant(&reply);
         self.reply(request, id, reply);
+        if may_be_gone {
+            // A revision that was refused, and the coordinator does not have the grant that it was to revise.
+            self.ask_standing(&[id]);
+        }
     }
 
     /// Takes a grant in hand, unless nobody waits for it any more: then its release is on its way, or
@@ -233,6 +238,16 @@ impl AgentSession {
 
     fn has(&self, id: IntentId, token: Token) -> bool {
         self.holdings.of(id).is_some_and(|held| held.token == token)
+    }
+}
+
+/// Whether there is a grant after this answer to a declaration: its own, or the one that it was to revise.
+fn keeps_a_grant(reply: &Reply) -> bool {
+    match reply {
+        Reply::Granted { .. } => true,
+        Reply::Conflict { of, .. } => of.kept,
+        Reply::Stale { kept, .. } | Reply::Rejected { kept, .. } => *kept,
+        _ => false,
     }
 }
 

@@ -19,7 +19,7 @@ impl AgentSession {
         self.ask_standing(&ids);
     }
 
-    fn ask_standing(&mut self, ids: &[IntentId]) {
+    pub(super) fn ask_standing(&mut self, ids: &[IntentId]) {
         for some in ids.chunks(limits::STANDINGS) {
             self.ask(Ask::Standing { ids: some.to_vec() });
         }

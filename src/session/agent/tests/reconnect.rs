@@ -350,3 +350,22 @@ fn many_standings_are_asked_for_in_parts_and_what_did_not_fit_is_asked_for_again
     assert!(bench.held(1).is_some());
     assert!((2..limits::STANDINGS as u64).all(|id| bench.held(id).is_none()));
 }
+
+#[test]
+fn a_revision_that_is_refused_after_its_grant_has_gone_brings_that_to_light() {
+    let mut bench = Bench::up();
+    bench.grant(1, false, 9, 5_000_000);
+    let revision = bench.session.declare(Draft { revision: true, ..draft(1, false) }).unwrap();
+    let _sent = bench.sent();
+    bench.comes_back();
+    bench.welcomed();
+    let held = bench.held(1).unwrap();
+    bench.stands(&[(1, Some(granted(held)))]);
+    assert!(matches!(bench.sent(), ToCoordinator::Declare(_)));
+    bench.now = bench.now.after(Micros::from_ms(20));
+    bench.answer(revision, 1, conflict(true)); // not kept
+    assert!(matches!(bench.event(), Event::Reply { reply: Reply::Conflict { .. }, .. }));
+    bench.now = bench.now.after(Micros::from_ms(20));
+    bench.stands(&[(1, Some(Verdict::Released { reason: None }))]);
+    assert_eq!(bench.lost(), (1, Loss::Released { reason: None }));
+}
