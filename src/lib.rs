@@ -26,6 +26,7 @@ pub mod clock;
 pub mod config;
 #[cfg(feature = "daemon")]
 pub mod coordinator;
+pub mod fence;
 pub mod limits;
 pub mod priority;
 #[cfg(feature = "daemon")]

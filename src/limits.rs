@@ -261,6 +261,24 @@ pub const WRITE_CHUNK: usize = 64 * 1024;
 /// Bytes of the file with which `preclaim dev` is found: room for a chain of certificates.
 pub const DEV_FILE_BYTES: usize = 64 * 1024;
 
+/// Bytes of a key that a guarded store keeps a fence of: any path of the coordinator is one.
+pub const FENCE_KEY_BYTES: usize = PATH_BYTES;
+/// Keys of which a gate in memory keeps a fence: some ten megabytes.
+pub const FENCE_KEYS: usize = 1 << 16;
+/// Keys of which a file keeps a fence: it is written as a whole at each new one.
+pub const FENCE_FILE_KEYS: usize = 4096;
+/// Bytes of that file: the longest line for each key, with two numbers of 20 digits, head and sum.
+pub const FENCE_FILE_BYTES: usize = FENCE_FILE_KEYS * (FENCE_KEY_BYTES + 43) + 64;
+
+/// Contenders of a lease that `preclaim hold` tells of, each once.
+pub const HOLD_CONTENDERS: usize = 32;
+/// How often it looks for what has not ended after it was killed.
+pub const HOLD_LOOKS_EVERY: Micros = Micros::from_ms(20);
+/// How long it looks: what cannot be killed, as a program of another user, would have it wait for ever.
+pub const HOLD_LEFTOVERS: Micros = Micros::from_secs(2);
+/// How long it waits for the answer to its release, after which its command's end is told all the same.
+pub const HOLD_RELEASES_WITHIN: Micros = Micros::from_secs(3);
+
 /// Agents of one bench: it keeps a schedule for each.
 pub const BENCH_AGENTS: usize = 1_000_000;
 /// Declarations of one measurement: each is kept until the end, half a kilobyte with all that the

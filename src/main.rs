@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    preclaim::cli::main().into()
+    preclaim::cli::main()
 }

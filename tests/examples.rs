@@ -10,6 +10,10 @@ mod custom_priority;
 mod embedded; // its tests run here too
 #[cfg(feature = "daemon")]
 #[allow(dead_code, reason = "its main is not called here")]
+#[path = "../examples/fencing.rs"]
+mod fencing;
+#[cfg(feature = "daemon")]
+#[allow(dead_code, reason = "its main is not called here")]
 #[path = "../examples/junction/main.rs"]
 mod junction;
 
@@ -36,6 +40,16 @@ async fn embedded_prints_what_its_readme_says() {
     embedded::show(&mut printed).await.unwrap();
     let printed = String::from_utf8(printed).unwrap();
     assert_eq!(printed, expected("cargo run --example embedded"));
+}
+
+#[cfg(feature = "daemon")]
+#[tokio::test(flavor = "multi_thread")]
+async fn fencing_prints_what_its_readme_says() {
+    let mut printed = Vec::new();
+    let ended = fencing::show(&mut printed).await;
+    let printed = String::from_utf8(printed).unwrap();
+    assert!(ended.is_ok(), "{ended:?}\n{printed}");
+    assert_eq!(printed, expected("cargo run --example fencing"));
 }
 
 /// Times, counts and who is first differ from run to run: what kinds of lines there are does not.

@@ -15,7 +15,18 @@ const LAYERS: &[&[&str]] = &[
     &["types", "limits"],
     &["space", "priority", "resolver"],
     &["wire", "slot", "session", "audit"],
-    &["clock", "transport", "store", "client", "coordinator", "telemetry", "config", "trace", "replay"],
+    &[
+        "clock",
+        "transport",
+        "store",
+        "client",
+        "coordinator",
+        "telemetry",
+        "config",
+        "trace",
+        "replay",
+        "fence",
+    ],
     // Beside them: it drives the protocol's rooms from a seed, and what recovers a coordinator.
     &["sim"],
     // A load and its measurement: it drives a coordinator by its clients' wire.

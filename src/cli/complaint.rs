@@ -82,6 +82,7 @@ impl ExitCode {
             ExitCode::Conflict | ExitCode::WaitPassed => "conflict",
             ExitCode::Rejected => "rejected",
             ExitCode::Stale => "stale",
+            ExitCode::LeaseLost => "lease lost",
             ExitCode::Unknown => "outcome unknown",
             ExitCode::Unreachable => "unreachable",
             ExitCode::Refused => "refused",

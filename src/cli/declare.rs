@@ -88,7 +88,7 @@ pub(super) struct Args {
 }
 
 /// Reads a priority input.
-fn share(text: &str) -> Result<f64, String> {
+pub(super) fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
     share.ok_or_else(|| "it is a number from 0 to 1".into())
 }
@@ -105,7 +105,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
 }
 
 /// The claims, those on standard input in the place of `-`.
-fn read_claims(texts: &[String], input: impl Read) -> Result<Vec<Written>, Complaint> {
+pub(super) fn read_claims(texts: &[String], input: impl Read) -> Result<Vec<Written>, Complaint> {
     let mut claims = Vec::new();
     let mut input = Some(input.take(limits::FRAME_BYTES as u64));
     for text in texts {

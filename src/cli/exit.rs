@@ -51,7 +51,7 @@ Exit codes of every command:
   11  the wait passed
   12  rejected (the reason says why: invalid, too late, over capacity, ...)
   13  stale
-  14  lease lost while the command ran (reserved: no command ends so yet)
+  14  lease lost while the command ran (hold)
   15  outcome unknown: ask again with the same id
   20  coordinator unreachable
   21  refused (certificate, identity, rights)
@@ -59,7 +59,12 @@ Exit codes of every command:
   23  overloaded; the message says when to come back
   30  configuration invalid
   40  the audit log is damaged or differs
-  99  a threshold failed (bench --fail 'p99>12ms')";
+  99  a threshold failed (bench --fail 'p99>12ms')
+
+hold ends with its command's own code, unless the lease was not had or was lost. Of the command:
+ 126  it cannot be run
+ 127  not found
+ 128+N  ended by signal N";
 
 /// What the exit codes mean
 #[derive(Debug, clap::Args)]

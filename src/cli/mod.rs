@@ -17,6 +17,7 @@ mod dev;
 pub mod exit;
 mod expect;
 mod explain;
+mod hold;
 mod json;
 mod look;
 mod ls;
@@ -30,6 +31,8 @@ mod signal;
 mod table;
 mod times;
 mod watch;
+
+use std::process;
 
 use clap::{Parser, Subcommand};
 pub use exit::ExitCode;
@@ -57,6 +60,10 @@ enum Command {
     Declare(declare::Args),
     Release(release::Args),
     Renew(renew::Args),
+    Hold(hold::Args),
+    /// What `hold` starts, on its way to become the command
+    #[command(hide = true)]
+    HoldInner(hold::Inner),
     Ls(ls::Args),
     Watch(watch::Args),
     Resolve(resolve::Args),
@@ -68,12 +75,15 @@ enum Command {
 }
 
 /// Runs the command that this process was started with.
-pub fn main() -> ExitCode {
+pub fn main() -> process::ExitCode {
     let Cli { command } = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return not_a_command(&error),
+        Err(error) => return not_a_command(&error).into(),
     };
-    match command {
+    let code = match command {
+        // Their codes are their command's.
+        Command::Hold(args) => return hold::run(&args),
+        Command::HoldInner(args) => return hold::run_inner(&args).into(),
         Command::Dev(args) => dev::run(args),
         Command::Serve(args) => serve::run(&args),
         Command::Declare(args) => declare::run(&args),
@@ -87,7 +97,8 @@ pub fn main() -> ExitCode {
         Command::Config(args) => config::run(args),
         Command::Completion(args) => completion::run(args),
         Command::ExitCodes(args) => exit::run(args),
-    }
+    };
+    code.into()
 }
 
 /// Help and version go to standard output and are no failure; the rest is usage.
@@ -111,7 +122,9 @@ mod tests {
         let mut cli = Cli::command();
         cli.build();
         cli.clone().debug_assert();
-        let silent = |command: &&clap::Command| !matches!(command.get_name(), "help" | "exit-codes");
+        let silent = |command: &&clap::Command| {
+            !command.is_hide_set() && !matches!(command.get_name(), "help" | "exit-codes")
+        };
         for command in cli.get_subcommands().filter(silent) {
             let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             let own = format!("$ preclaim {}", command.get_name());

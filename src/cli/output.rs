@@ -28,6 +28,11 @@ impl Output {
     pub(super) fn format(&self) -> Format {
         self.output.unwrap_or(if io::stdout().is_terminal() { Format::Table } else { Format::Json })
     }
+
+    /// Whether JSON was asked for by name: for a command whose standard output is another's.
+    pub(super) fn is_json_asked(&self) -> bool {
+        self.output == Some(Format::Json)
+    }
 }
 
 /// Prints data.
