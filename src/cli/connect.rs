@@ -5,10 +5,11 @@
 //! time under one name do not take over from each other.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::complaint::Complaint;
 use super::quote::{self, Words};
-use super::{ExitCode, output};
+use super::{ExitCode, output, times};
 use crate::client::{Client, ConnectError, DeclareError, RequestError, random};
 use crate::limits;
 use crate::types::IntentId;
@@ -37,6 +38,10 @@ pub(super) struct Connect {
     /// The agent's name: who holds, releases and renews [default: USER@HOST]
     #[arg(long, value_name = "NAME", env = "PRECLAIM_NAME", hide_env_values = true)]
     name: Option<String>,
+    /// How long connecting may take, and each answer beside the wait that is asked for [default: 5s to
+    /// connect, 10s for an answer]
+    #[arg(long, value_name = "DURATION", value_parser = times::lasting)]
+    timeout: Option<Duration>,
 }
 
 /// What a command asks for.
@@ -97,6 +102,9 @@ impl Connect {
         }
         if let Some(ca) = self.ca.as_ref().filter(|ca| !ca.as_os_str().is_empty()) {
             settings = settings.ca(ca);
+        }
+        if let Some(timeout) = self.timeout {
+            settings = settings.timeout(timeout).answer_within(timeout);
         }
         if role == Role::Observer {
             settings = settings.observer();

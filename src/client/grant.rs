@@ -267,6 +267,34 @@ impl Grant {
         }
     }
 
+    /// As [`Grant::guarded`], but `work` goes on where the grant is moved or revised: it is to look at
+    /// [`Grant::start`] and [`Grant::fence`] again, which are others then, and [`super::Event::Moved`] says
+    /// when. It waits for nothing: where the new window has not begun, `work` is not stopped. Cancel safe as far as
+    /// `work` is.
+    ///
+    /// # Errors
+    /// Why the grant is no longer in hand; never [`Lost::Moved`].
+    pub async fn guarded_through_moves<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
+        self.check()?;
+        let lost = async {
+            loop {
+                match self.lost().await {
+                    Lost::Moved { .. } => {}
+                    why => return why,
+                }
+            }
+        };
+        let work = async {
+            self.begun().await;
+            work.await
+        };
+        tokio::select! {
+            biased;
+            why = lost => Err(why),
+            output = work => Ok(output),
+        }
+    }
+
     /// Asks for a new end of a lease: a time, by either clock. An end at or before the present one
     /// changes nothing. Cancel safe: the renewal may or may not be done.
     ///

@@ -345,6 +345,29 @@ async fn a_call_ends_in_time_as_unknown_where_it_may_have_been_heard_and_as_disc
 }
 
 #[tokio::test]
+async fn a_move_ends_guarded_work_unless_it_goes_through_moves() {
+    let (client, mut peer, clock) = up().await;
+    let grant = granted(&client, &mut peer, dock()).await;
+    let id = grant.id().number();
+    let guarded = tokio::spawn({
+        let grant = grant.clone();
+        async move { grant.guarded(std::future::pending::<()>()).await }
+    });
+    let going_on = tokio::spawn({
+        let grant = grant.clone();
+        async move { grant.guarded_through_moves(std::future::pending::<()>()).await }
+    });
+    tokio::task::yield_now().await;
+    let start = clock.coordinator();
+    let (end, token) = (start.after(Micros::from_secs(5)), Token::new(12));
+    peer.answer(0, id, Verdict::Moved { start, end, token }).await;
+    assert_eq!(guarded.await.unwrap(), Err(Lost::Moved { token }));
+    assert_eq!(grant.fence(0).token, token);
+    peer.answer(0, id, Verdict::Released { reason: Some("night".into()) }).await;
+    assert_eq!(going_on.await.unwrap(), Err(Lost::Released { reason: Some("night".into()) }));
+}
+
+#[tokio::test]
 async fn what_is_asked_again_has_the_same_start_whatever_has_been_learned_of_the_clocks_since() {
     let (client, mut peer, clock) = up().await;
     let intent = Intent::at(Clock::now(&clock) + secs(60)).claim(path("dock").unwrap().exclusive(), secs(1));
