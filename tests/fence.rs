@@ -7,8 +7,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 
 use preclaim::fence::{Fence, FileError, FileKeep, Full, Gate, Keep, MemoryKeep, Refused};
@@ -176,17 +176,20 @@ fn a_key_that_there_is_no_room_for_is_refused_and_none_is_forgotten() {
 
 /// The last write of a key, as a resource has it that checks nothing itself.
 #[derive(Default)]
-struct Cell64(AtomicU64);
+struct Cell64 {
+    value: AtomicU64,
+    /// How often a lower value was written over a higher one. No panic: that would leave the others waiting.
+    lowered: AtomicU64,
+}
 
 impl Cell64 {
-    /// As slow and as torn as a write can be.
+    /// It takes its time.
     fn write(&self, value: u64) {
-        let before = self.0.load(Ordering::SeqCst);
         for _ in 0..3 {
             thread::yield_now();
         }
-        assert!(before <= value, "{value} was written over {before}");
-        self.0.store(value, Ordering::SeqCst);
+        let before = self.value.swap(value, Ordering::SeqCst);
+        self.lowered.fetch_add(u64::from(before > value), Ordering::SeqCst);
     }
 }
 
@@ -197,11 +200,14 @@ fn among_many_threads_no_lower_fence_comes_between_check_and_write() {
     let gate = memory();
     let cells = [Cell64::default(), Cell64::default()];
     let (admitted, refused) = (AtomicU64::new(0), AtomicU64::new(0));
+    // All at once in each round: left to themselves they would come one after the other.
+    let all = Barrier::new(THREADS as usize);
     thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (gate, cells, admitted, refused) = (&gate, &cells, &admitted, &refused);
+            let (gate, cells, admitted, refused, all) = (&gate, &cells, &admitted, &refused, &all);
             scope.spawn(move || {
                 for round in 0..ROUNDS {
+                    all.wait();
                     // Rises on the whole, and is often a little behind what others have.
                     let value = round + (thread * 7 + round * 5) % 11;
                     let at = (round % 2) as usize;
@@ -219,8 +225,36 @@ fn among_many_threads_no_lower_fence_comes_between_check_and_write() {
     assert_eq!(admitted.load(Ordering::Relaxed) + refused.load(Ordering::Relaxed), THREADS * ROUNDS);
     assert!(refused.load(Ordering::Relaxed) > 0, "it was about refusals too");
     for (key, cell) in ["a", "b"].iter().zip(&cells) {
-        assert_eq!(gate.highest(key).unwrap().unwrap().start.as_us(), cell.0.load(Ordering::SeqCst));
+        assert_eq!(cell.lowered.load(Ordering::SeqCst), 0, "a lower fence came after a higher one");
+        assert_eq!(gate.highest(key).unwrap().unwrap().start.as_us(), cell.value.load(Ordering::SeqCst));
     }
+}
+
+/// The write of one holder is under way when the next one comes: that one is not even looked at before it
+/// has ended.
+#[test]
+fn nobody_is_let_in_while_a_write_to_the_same_key_is_under_way() {
+    let gate = memory();
+    let (comes, is_in) = (AtomicBool::new(false), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let written = gate.admit("a", fence(1, 1), || {
+            scope.spawn(|| {
+                comes.store(true, Ordering::SeqCst);
+                gate.admit("a", fence(2, 2), || is_in.store(true, Ordering::SeqCst)).unwrap();
+            });
+            while !comes.load(Ordering::SeqCst) {
+                thread::yield_now();
+            }
+            // Time enough for it to come in, if it could.
+            for _ in 0..20_000 {
+                thread::yield_now();
+                assert!(!is_in.load(Ordering::SeqCst), "it came in between check and write");
+            }
+            assert_eq!(gate.highest("a"), Ok(Some(fence(1, 1))), "its fence was kept before its turn");
+        });
+        assert_eq!(written, Ok(()));
+    });
+    assert!(is_in.load(Ordering::SeqCst), "it came in afterwards");
 }
 
 #[test]
