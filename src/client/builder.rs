@@ -1,5 +1,6 @@
 //! Settings of a client, and how it gets its first connection.
 
+use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
@@ -9,11 +10,13 @@ use std::time::Duration;
 use super::connector::Connector;
 #[cfg(feature = "daemon")]
 use super::connector::{Lane, Link};
+use super::degrade::{Degrade, Policies};
 use super::discovery::{self, DevFile};
 use super::quic::QuicConnector;
 use super::shared::{Phase, Shared};
-use super::{Client, ConnectError, driver};
+use super::{Client, ConnectError, Place, driver};
 use crate::session::agent::{AgentSession, Identity};
+use crate::types;
 use crate::wire::Role;
 
 /// How long a connection may take, unless the agent says otherwise.
@@ -45,6 +48,8 @@ pub struct ClientBuilder {
     patience: Option<Duration>,
     clock_bound: Option<Duration>,
     software: Option<String>,
+    degrade: BTreeMap<types::Path, Degrade>,
+    degrade_otherwise: Degrade,
 }
 
 #[derive(Clone, Debug)]
@@ -150,6 +155,22 @@ impl ClientBuilder {
         self
     }
 
+    /// What to do where [`Client::pursue`] gets no grant for `place` or something below it. Of several places the
+    /// longest that covers a claim decides; of several claims, the one with the most careful policy: stop before
+    /// keep the last plan before fall back. Given again for the same place, it replaces the policy.
+    #[must_use]
+    pub fn degrade(mut self, place: impl Into<Place>, policy: Degrade) -> Self {
+        self.degrade.insert(place.into().path().clone(), policy);
+        self
+    }
+
+    /// The same for all that [`ClientBuilder::degrade`] says nothing of: [`Degrade::stop`] otherwise.
+    #[must_use]
+    pub fn degrade_otherwise(mut self, policy: Degrade) -> Self {
+        self.degrade_otherwise = policy;
+        self
+    }
+
     /// Connects, and waits until the coordinator has welcomed this agent and its clock is known. It
     /// must be called within a tokio runtime. Cancel safe: a connection half made is given up.
     ///
@@ -188,7 +209,8 @@ impl ClientBuilder {
             (Ok(Phase::Up), Some(welcome)) => {
                 connecting.0 = None;
                 tokio::spawn(driver::keep_time(Arc::clone(&shared)));
-                Ok(Client::new(shared, welcome))
+                let policies = Policies::new(self.degrade_otherwise, self.degrade);
+                Ok(Client::new(shared, welcome, policies))
             }
             _ => Err(ConnectError::Lost { why: "right after the welcome".into() }),
         }

@@ -127,7 +127,7 @@ async fn run(shared: &Shared, link: Arc<dyn Link>, lane: Lane) -> Closed {
     let Lane { reader, writer } = lane;
     shared.with(|state, now| {
         state.link = Some(Arc::clone(&link));
-        state.session.connected(now);
+        state.connected(now);
     });
     tokio::select! {
         biased;

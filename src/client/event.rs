@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use tokio_stream::Stream;
 
 use super::Lost;
+use super::degrade::Tally;
 use crate::types::{Class, IntentId, Time, Token, Window};
 use crate::wire::Blocker;
 
@@ -126,6 +127,8 @@ pub enum Event {
     Resumed {
         /// How long there was none.
         away: Duration,
+        /// How often this client degraded since that was last told.
+        degradations: Tally,
     },
     /// A newer process has taken over this name and label: its grants are that one's.
     Replaced,
@@ -193,14 +196,18 @@ impl Subscriber {
 mod tests {
     use super::*;
 
+    fn resumed() -> Event {
+        Event::Resumed { away: Duration::ZERO, degradations: Tally::default() }
+    }
+
     #[test]
     fn a_slow_reader_is_told_how_much_it_missed_and_costs_no_memory() {
         let (mut subscriber, mut events) = Subscriber::new(2);
         for _ in 0..5 {
-            assert!(subscriber.tell(&Event::Resumed { away: Duration::ZERO }));
+            assert!(subscriber.tell(&resumed()));
         }
-        assert_eq!(events.0.try_recv(), Ok(Event::Resumed { away: Duration::ZERO }));
-        assert_eq!(events.0.try_recv(), Ok(Event::Resumed { away: Duration::ZERO }));
+        assert_eq!(events.0.try_recv(), Ok(resumed()));
+        assert_eq!(events.0.try_recv(), Ok(resumed()));
         assert!(subscriber.tell(&Event::Replaced));
         assert_eq!(events.0.try_recv(), Ok(Event::Missed(3)));
         assert_eq!(events.0.try_recv(), Ok(Event::Replaced));

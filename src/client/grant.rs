@@ -312,10 +312,13 @@ impl Grant {
     pub async fn revise(&self, intent: Intent) -> Result<Revision, DeclareError> {
         let intent = intent.revises(self.inner.id);
         let offsets = super::offsets_of(&intent);
+        let policies = &self.inner.client.inner.policies;
+        let plan = policies.candidate(&intent);
         let (id, answered) = self.inner.client.ask(intent, Asked::Revision, true).await?;
         match super::to_outcome(id, answered.reply)? {
             super::Plain::Granted { at } => {
                 *self.inner.terms() = Terms { offsets, decided_at: at };
+                policies.granted(plan, id, &self.standing);
                 Ok(Revision::Granted)
             }
             super::Plain::Conflict(conflict) => Ok(Revision::Conflict(conflict)),

@@ -43,7 +43,8 @@
 //! takes over; clones of a [`Client`] are the way to share one.
 //!
 //! What happens when the coordinator cannot be reached: a grant in hand stays good until its end,
-//! no new one can be had, and an agent that must not guess stops at its grant's end. The client tries
+//! no new one can be had, and an agent that must not guess stops at its grant's end; for others there is
+//! [`Client::pursue`] with a policy ([`degrade`]). The client tries
 //! for a new connection until it is closed, at growing and random intervals of up to five seconds. What is
 //! asked meanwhile is sent over it, what was not answered is asked again under its id and decided once,
 //! leases are renewed, and what ended in the meantime is told. Every call ends in time
@@ -52,6 +53,7 @@
 
 mod builder;
 mod connector;
+pub mod degrade;
 pub mod discovery;
 mod driver;
 mod error;
@@ -71,6 +73,10 @@ pub use builder::ClientBuilder;
 pub(crate) use builder::random;
 #[cfg(feature = "daemon")]
 pub(crate) use connector::{Lane, Link};
+pub use degrade::{
+    Attempt, Cause, Conduct, Degradations, Degrade, Degraded, LastPlan, PursueError, Pursued, Setback, Tally,
+    Why,
+};
 pub use error::ConnectError;
 pub use event::{Event, Events};
 pub use grant::{Grant, Lost};
@@ -97,6 +103,7 @@ pub struct Client {
 struct Inner {
     shared: Arc<Shared>,
     welcome: Welcome,
+    policies: degrade::Policies,
 }
 
 impl Drop for Inner {
@@ -111,8 +118,8 @@ impl Client {
         ClientBuilder::default()
     }
 
-    fn new(shared: Arc<Shared>, welcome: Welcome) -> Self {
-        Client { inner: Arc::new(Inner { shared, welcome }) }
+    fn new(shared: Arc<Shared>, welcome: Welcome, policies: degrade::Policies) -> Self {
+        Client { inner: Arc::new(Inner { shared, welcome, policies }) }
     }
 
     fn shared(&self) -> &Arc<Shared> {
@@ -157,11 +164,12 @@ impl Client {
     }
 
     async fn declare_in(&self, intent: Intent, waits: bool) -> Result<Outcome, DeclareError> {
-        let offsets = offsets_of(&intent);
+        let (offsets, plan) = (offsets_of(&intent), self.inner.policies.candidate(&intent));
         let (id, answered) = self.ask(intent, Asked::Fresh, waits).await?;
         let handle = answered.handle;
         Ok(match (to_outcome(id, answered.reply)?, handle) {
             (Plain::Granted { at }, Some(handle)) => {
+                self.inner.policies.granted(plan, id, &handle.standing);
                 Outcome::Granted(Grant::new(self.clone(), id, handle.serial, offsets, at, handle.standing))
             }
             // A grant of a fresh declaration always has its handle.

@@ -10,13 +10,14 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use super::ConnectError;
 use super::connector::{Clock, Link};
+use super::degrade::{Degradations, Degraded, Tally};
 use super::event::{Event, Events, Subscriber};
 use super::grant::{Live, Lost, Standing};
 use super::intent::When;
 use crate::limits;
 use crate::session::agent::{AgentSession, Draft, Local, Loss, News, NotTaken, Reply};
 use crate::types::{IntentId, Micros, Time};
-use crate::wire::ContestedNews;
+use crate::wire::{self, ContestedNews};
 
 /// What handles and tasks share.
 pub(super) struct Shared {
@@ -66,6 +67,10 @@ pub(super) struct State {
     away_since: Option<Local>,
     /// Why it was lost, for the event that tells of it.
     lost_by: String,
+    degraded: Tally,
+    /// Of these, what the last hello told of, and what the last one did that was welcomed.
+    told_degraded: Tally,
+    reported_degraded: Tally,
     /// Set by what changed state and cleared by [`Shared::with`].
     answered: u32,
     phase: Option<Phase>,
@@ -135,6 +140,9 @@ impl Shared {
             over: false,
             away_since: None,
             lost_by: String::new(),
+            degraded: Tally::default(),
+            told_degraded: Tally::default(),
+            reported_degraded: Tally::default(),
             answered: 0,
             phase: None,
             next_timeout: None,
@@ -330,6 +338,36 @@ impl State {
         ours
     }
 
+    /// A connection stands, and says hello.
+    pub(super) fn connected(&mut self, now: Local) {
+        self.told_degraded = self.degraded;
+        let Tally { stopped, kept_last_plan, fell_back, .. } = self.degraded.since(&self.reported_degraded);
+        self.session.report(wire::Degradations { stopped, kept_last_plan, fell_back });
+        self.session.connected(now);
+    }
+
+    /// Since when there is no connection, where there is none.
+    pub(super) fn away_since(&self) -> Option<Local> {
+        self.away_since
+    }
+
+    /// Whether the client was closed, or will have no further connection.
+    pub(super) fn is_closed(&self) -> bool {
+        self.over || self.closing.is_some()
+    }
+
+    /// Says whether it is the first since they were last reported.
+    pub(super) fn count_degradation(&mut self, degraded: &Degraded) -> bool {
+        let is_first = self.degraded == self.reported_degraded;
+        self.degraded.count(degraded);
+        is_first
+    }
+
+    pub(super) fn degradations(&self) -> Degradations {
+        let unreported = self.degraded.since(&self.reported_degraded);
+        Degradations { since_start: self.degraded, unreported }
+    }
+
     /// A connection has ended, or could not be had. Says whether it was the last.
     pub(super) fn connection_over(&mut self, why: ConnectError, now: Local) -> bool {
         self.link = None;
@@ -384,8 +422,14 @@ impl State {
 
     fn welcomed(&mut self, now: Local) {
         self.phase = Some(Phase::Up);
+        let degradations = self.told_degraded.since(&self.reported_degraded);
+        self.reported_degraded = self.told_degraded;
         if let Some(since) = self.away_since.take() {
-            self.tell(&Event::Resumed { away: now.since(since).to_std() });
+            let away = now.since(since).to_std();
+            if degradations.total() > 0 {
+                tracing::warn!("connected again after {away:?}; without a grant it {degradations}");
+            }
+            self.tell(&Event::Resumed { away, degradations });
         }
     }
 

@@ -11,9 +11,11 @@ use super::connector::{Boxed, Clock, Closed, Connector, Lane, Link};
 use super::*;
 use crate::types::{Slot, Token};
 use crate::wire::{
-    Answer, ClockPong, CloseCode, Extensions, FrameReader, ToAgent, ToCoordinator, Verdict, Welcome,
+    Answer, ClockPong, CloseCode, Extensions, FrameReader, Hello, ToAgent, ToCoordinator, Verdict, Welcome,
     WireLimits,
 };
+
+mod degrade;
 
 /// A clock that is moved by hand.
 #[derive(Clone, Debug)]
@@ -108,6 +110,7 @@ impl Connector for Pipes {
             frames: FrameReader::new(),
             clock: self.clock.clone(),
             closed: closed.clone(),
+            hello: None,
         };
         let nobody = self.peers.send(peer).is_err();
         Box::pin(async move {
@@ -131,6 +134,8 @@ struct Peer {
     frames: FrameReader,
     clock: Hand,
     closed: watch::Sender<Option<Closed>>,
+    /// What it was greeted with.
+    hello: Option<Hello>,
 }
 
 impl Peer {
@@ -173,6 +178,7 @@ impl Peer {
 
     async fn welcome(&mut self) {
         let ToCoordinator::Hello(hello) = self.receive().await else { panic!("a hello") };
+        self.hello = Some(hello.clone());
         let limits = WireLimits { frame_bytes: 65_536, batch: 256, lanes: 8, undecided: 8 };
         self.send(Welcome {
             version: 1,

@@ -15,7 +15,7 @@ use crate::config::Limits;
 use crate::limits;
 use crate::session::coordinator::{ConnectionId, LaneId, Place};
 use crate::transport::{Departures, LaneError, LaneReader, Outbox, write_out};
-use crate::wire::{ClockPong, CloseCode, Hello, ToAgent, ToCoordinator};
+use crate::wire::{ClockPong, CloseCode, Degradations, Hello, ToAgent, ToCoordinator};
 
 /// What all connections share.
 #[derive(Debug)]
@@ -120,7 +120,21 @@ impl Peer {
 
     fn enter(&self, hello: &Hello) -> Result<(), LaneError> {
         let entered = self.server.hub.hello(self.id, hello);
-        entered.map_err(|refusal| LaneError::broken(refusal.code, refusal.reason))
+        entered.map_err(|refusal| LaneError::broken(refusal.code, refusal.reason))?;
+        // Once a connection, as there is one hello.
+        if let Some(told) = hello.degradations() {
+            let Degradations { stopped, kept_last_plan, fell_back } = told;
+            let agent = hello.name.as_deref().unwrap_or("an agent without a name");
+            tracing::warn!(
+                agent,
+                label = hello.label,
+                stopped,
+                kept_last_plan,
+                fell_back,
+                "went without grants"
+            );
+        }
+        Ok(())
     }
 
     fn lane(&self, lane: LaneId, reader: LaneReader) -> Lane {

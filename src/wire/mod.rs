@@ -11,6 +11,7 @@ mod answer;
 mod close;
 mod codec;
 mod convert;
+mod degradations;
 mod extension;
 mod frame;
 mod listing;
@@ -20,6 +21,7 @@ pub use answer::{Answer, Blocker, Conflict, ContestedNews, Holding, Refusal, Ver
 pub use close::CloseCode;
 pub use codec::CodecError;
 pub use convert::{raw_mode, raw_target, refusal_of};
+pub use degradations::Degradations;
 pub use extension::{Extension, Extensions};
 pub use frame::{Frame, FrameError, FrameReader};
 pub use listing::{

@@ -67,7 +67,7 @@ impl News {
             Event::Disconnected { why } => {
                 format!("disconnected: {}; the lease stands until its end", harmless(why))
             }
-            Event::Resumed { away } => {
+            Event::Resumed { away, .. } => {
                 format!("connected again after {}", times::length(Micros::from(*away)))
             }
             Event::Draining { reason, .. } => {
@@ -179,6 +179,11 @@ mod tests {
         let mut news = News::new(IntentId::new(8), Duration::from_secs(5));
         assert!(!news.is_new(&denied(after(20), &["bob"])));
         assert!(!news.is_new(&contested(1)));
-        assert!(news.is_new(&Event::Resumed { away: Duration::ZERO }));
+        assert!(
+            news.is_new(&Event::Resumed {
+                away: Duration::ZERO,
+                degradations: crate::client::Tally::default()
+            })
+        );
     }
 }

@@ -32,7 +32,8 @@ pub use held::Held;
 use crate::limits;
 use crate::types::{IntentId, Micros, RawIntent, Slot, Time};
 use crate::wire::{
-    Bye, ClockPing, ClockPong, CloseCode, Extensions, Hello, Role, ToAgent, ToCoordinator, VERSIONS, Welcome,
+    Bye, ClockPing, ClockPong, CloseCode, Degradations, Hello, Role, ToAgent, ToCoordinator, VERSIONS,
+    Welcome,
 };
 use held::{Due, Holdings, Lasting};
 use pending::{Ask, Pending};
@@ -153,6 +154,8 @@ enum Link {
 #[derive(Debug)]
 pub struct AgentSession {
     identity: Identity,
+    /// What the next hello tells; it decides nothing.
+    degradations: Degradations,
     link: Link,
     clock: ClockEstimate,
     pings: Pings,
@@ -199,6 +202,7 @@ impl AgentSession {
     pub fn new(identity: Identity) -> Self {
         AgentSession {
             identity,
+            degradations: Degradations::default(),
             link: Link::Down,
             clock: ClockEstimate::default(),
             pings: Pings::default(),
@@ -214,6 +218,11 @@ impl AgentSession {
             out: VecDeque::new(),
             events: VecDeque::new(),
         }
+    }
+
+    /// The next hello tells of so many degradations.
+    pub fn report(&mut self, degradations: Degradations) {
+        self.degradations = degradations;
     }
 
     /// A connection stands: the hello goes out first.
@@ -232,7 +241,7 @@ impl AgentSession {
             refuse_if_live: identity.refuse_if_live,
             seen: self.seen,
             software: identity.software,
-            extensions: Extensions::NONE,
+            extensions: self.degradations.extensions(),
         };
         self.out.push_back(hello.into());
     }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::types::{Class, RawClaim, RawMode, RawTarget, Slot, Token, Window};
-use crate::wire::{Answer, Conflict, ContestedNews, Extension, Verdict, WireLimits};
+use crate::wire::{Answer, Conflict, ContestedNews, Extension, Extensions, Verdict, WireLimits};
 
 /// A session on virtual time against a scripted coordinator whose clock is `AHEAD` of the agent's.
 struct Bench {
