@@ -136,6 +136,9 @@ pub const CURSOR_BYTES: usize = 160;
 pub const LIST_PAGE: usize = 256;
 /// Entries that the slot loop looks at for one page: some tens of microseconds.
 pub const LIST_SCAN: usize = 1024;
+/// The coordinator tells those who speak over a connection that it does not know, at most so often, that
+/// it does not: all agents of one that was killed within seconds, and no flood for a flood.
+pub const RESET_EVERY: std::time::Duration = std::time::Duration::from_millis(1);
 /// Intents whose standings are asked for at once: looked up by id, between two slots.
 pub const STANDINGS: usize = 64;
 /// Starts by an agent's own clock that a client remembers of declarations that ended as unknown, so that

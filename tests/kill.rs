@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use preclaim::audit::Follower;
-use preclaim::client::{DeclareError, Filter, Released};
+use preclaim::client::{DeclareError, Event, Filter, Released};
 use preclaim::store::{Archive, Item, RealDisk};
 use preclaim::types::{IntentId, Time};
 use preclaim::wire::EntryState;
@@ -49,8 +49,8 @@ struct Home {
 }
 
 impl Home {
-    fn fresh() -> Self {
-        let dir = std::env::temp_dir().join(format!("preclaim-kill-{}", std::process::id()));
+    fn fresh(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("preclaim-kill-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
         let (cert, key, state) = (dir.join("cert.pem"), dir.join("key.pem"), dir.join("state"));
@@ -63,6 +63,13 @@ impl Home {
         );
         std::fs::write(dir.join("preclaim.toml"), text).unwrap();
         Home { dir, certificate: made.cert.der().to_vec() }
+    }
+
+    /// From here on it is started where it listened.
+    fn keeps_its_address(&self, addr: &str) {
+        let file = self.dir.join("preclaim.toml");
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, text.replace("127.0.0.1:0", addr)).unwrap();
     }
 
     fn state(&self) -> PathBuf {
@@ -206,7 +213,7 @@ impl Ledger {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_clients_saw_survives_a_coordinator_that_is_killed_at_any_instant() {
-    let home = Arc::new(Home::fresh());
+    let home = Arc::new(Home::fresh("load"));
     let mut dice = Dice(setting("PRECLAIM_KILLS_SEED", 1));
     let ledger = Arc::new(Mutex::new(Ledger::default()));
     let kills = setting("PRECLAIM_KILLS", KILLS);
@@ -349,4 +356,29 @@ fn the_log_is_whole(state: &Path) {
         })
         .unwrap();
     assert!(records > 0);
+}
+
+#[tokio::test]
+async fn agents_of_a_coordinator_that_was_killed_are_told_by_the_next_and_go_on() {
+    let home = Home::fresh("reset");
+    let daemon = Daemon::start(&home, true);
+    home.keeps_its_address(&daemon.addr);
+    let client = daemon.client(&home, "car-7").await;
+    let lease = Intent::asap().claim(path("dock").unwrap().exclusive(), LEASE).lease();
+    let Ok(Outcome::Granted(grant)) = client.declare(lease).await else { panic!("granted") };
+    let mut news = client.events();
+    daemon.kill();
+    let _daemon = Daemon::start(&home, false);
+    let why = loop {
+        match tokio::time::timeout(secs(60), news.next()).await.unwrap().unwrap() {
+            Event::Disconnected { why } => break why,
+            _ => {}
+        }
+    };
+    // Not "timed out": nobody waited for so long.
+    assert!(why.contains("reset"), "{why}");
+    while !matches!(tokio::time::timeout(secs(60), news.next()).await.unwrap(), Some(Event::Resumed { .. })) {
+    }
+    assert_eq!(grant.check(), Ok(()));
+    assert_eq!(grant.release().await, Ok(Released::Released));
 }

@@ -3,8 +3,14 @@
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
+use std::time::Duration;
 
-use quinn::{Endpoint, EndpointConfig, Runtime, ServerConfig, TokioRuntime, TransportConfig, VarInt};
+use quinn::{
+    ConnectionId, ConnectionIdGenerator, Endpoint, EndpointConfig, Runtime, ServerConfig, TokioRuntime,
+    TransportConfig, VarInt,
+};
+use ring::hmac;
+use ring::rand::{SecureRandom, SystemRandom};
 
 use super::stamped_socket::{Departures, StampedSocket};
 use super::{Identity, IdentityError};
@@ -45,6 +51,7 @@ pub(crate) fn bind(
     idle: Micros,
     departures: Option<Arc<Departures>>,
 ) -> Result<Endpoint, BindError> {
+    let endpoint = endpoint(identity.reset_key());
     let mut config = ServerConfig::with_crypto(identity.into_crypto()?);
     config.transport_config(Arc::new(transport(lanes, idle)));
     config.max_incoming(limits::HANDSHAKES);
@@ -59,8 +66,40 @@ pub(crate) fn bind(
         Some(departures) => Arc::new(StampedSocket::new(socket, departures)),
         None => socket,
     };
-    Endpoint::new_with_abstract_socket(EndpointConfig::default(), Some(config), socket, runtime)
-        .map_err(refused)
+    Endpoint::new_with_abstract_socket(endpoint, Some(config), socket, runtime).map_err(refused)
+}
+
+/// So that agents of a coordinator that was killed learn at their first packet to the one that was started
+/// after it that their connections are gone, and not when they have waited long enough.
+fn endpoint(reset_key: hmac::Key) -> EndpointConfig {
+    let mut config = EndpointConfig::new(Arc::new(reset_key));
+    config.cid_generator(|| Box::new(PlainIds(SystemRandom::new()))).min_reset_interval(limits::RESET_EVERY);
+    config
+}
+
+/// Connection ids without a mark of the process that made them: quinn's own would be taken for no
+/// connection's by the next process, and be left without an answer.
+#[derive(Debug)]
+struct PlainIds(SystemRandom);
+
+/// As long as quinn's own.
+const ID_BYTES: usize = 8;
+
+impl ConnectionIdGenerator for PlainIds {
+    fn generate_cid(&mut self) -> ConnectionId {
+        let mut id = [0; ID_BYTES];
+        // A system without randomness had none for its TLS keys either, and made no connection.
+        let _ = self.0.fill(&mut id);
+        ConnectionId::new(&id)
+    }
+
+    fn cid_len(&self) -> usize {
+        ID_BYTES
+    }
+
+    fn cid_lifetime(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// A socket whose buffers hold a burst of a whole slot: all agents may answer one slot's news at once.

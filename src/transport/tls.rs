@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use quinn::crypto::rustls::QuicServerConfig;
+use ring::hmac;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
@@ -68,6 +69,13 @@ impl Identity {
     /// The coordinator's own certificate.
     pub fn certificate(&self) -> CertificateDer<'static> {
         self.chain.first().cloned().unwrap_or_else(|| unreachable!("a chain has its own certificate first"))
+    }
+
+    /// The key of the words by which a coordinator that was started again ends the connections of the one
+    /// before it (RFC 9000, section 10.3): the same after each start with this identity, and a secret.
+    pub(super) fn reset_key(&self) -> hmac::Key {
+        let own = hmac::Key::new(hmac::HMAC_SHA256, self.key.secret_der());
+        hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&own, b"preclaim stateless reset").as_ref())
     }
 
     /// TLS 1.3 alone, with this identity and the protocol's name.
