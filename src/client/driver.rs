@@ -53,13 +53,9 @@ pub(super) async fn keep_time(shared: Arc<Shared>) {
 pub(super) async fn keep_connected(shared: Arc<Shared>, connector: Arc<dyn Connector>, timeout: Duration) {
     let mut backoff = Backoff::default();
     loop {
-        let began = shared.clock.now();
         let failed = one_connection(&shared, &*connector, timeout).await;
-        let settled = shared.clock.now().saturating_duration_since(began) >= SETTLED;
-        if shared.with(|state, now| state.connection_over(failed, now)) {
-            return;
-        }
-        let pause = backoff.next(settled);
+        let Some(stood) = shared.with(|state, now| state.connection_over(failed, now)) else { return };
+        let pause = backoff.next(stood.to_std() >= SETTLED);
         tokio::select! {
             biased;
             () = shared.clock.sleep_until(shared.clock.now() + pause) => {}
@@ -90,13 +86,7 @@ async fn one_connection(shared: &Arc<Shared>, connector: &dyn Connector, timeout
     let deadline = shared.clock.now() + timeout;
     let opened = async {
         let link = connector.connect().await?;
-        let lane = tokio::select! {
-            biased;
-            lane = link.open_lane() => lane.map_err(ConnectError::before_welcome)?,
-            () = shared.clock.sleep_until(deadline) => {
-                return Err(ConnectError::NoWelcome { after: timeout });
-            }
-        };
+        let lane = link.open_lane().await.map_err(ConnectError::before_welcome)?;
         Ok((link, lane))
     };
     let (link, lane) = tokio::select! {
@@ -105,6 +95,7 @@ async fn one_connection(shared: &Arc<Shared>, connector: &dyn Connector, timeout
             Ok(opened) => opened,
             Err(error) => return error,
         },
+        () = shared.clock.sleep_until(deadline) => return ConnectError::NoWelcome { after: timeout },
         () = goodbye(shared) => return ConnectError::Refused { why: "closed by the agent".into() },
     };
     let mut ended = std::pin::pin!(run(shared, Arc::clone(&link), lane));

@@ -72,6 +72,9 @@ pub enum Lost {
         /// Its new token.
         token: Token,
     },
+    /// It was detached by another handle, and runs on alone.
+    #[error("the grant was detached and runs on alone")]
+    Detached,
     /// A newer process has taken over this name and label, and the grant with it.
     #[error("a newer process has taken over this name and label")]
     Replaced,
@@ -347,15 +350,12 @@ impl Grant {
         self.inner.client.release(self.inner.id).await
     }
 
-    /// Lets it run on alone, to its end: it is neither renewed nor released when its handles go.
+    /// Lets it run on alone, to its end: it is neither renewed nor released when its handles go, and clones
+    /// see [`Lost::Detached`].
     /// Returns its id, by which [`Client::release`] can end it.
     pub fn detach(self) -> IntentId {
         let (id, serial) = (self.inner.id, self.inner.serial);
-        self.shared().with(|state, _| {
-            if state.forget_handle(id, serial) {
-                state.session.forget(id);
-            }
-        });
+        self.shared().with(|state, _| state.detach(id, serial));
         id
     }
 

@@ -398,7 +398,8 @@ struct Undo<'a> {
 impl Drop for Undo<'_> {
     fn drop(&mut self) {
         if self.kind == Asked::Revision {
-            self.shared.look(|state, _| state.stop_waiting(self.request));
+            // It takes its course, for the handle that its grant has.
+            self.shared.with(|state, _| state.give_up(self.request));
             return;
         }
         self.shared.with(|state, _| {

@@ -63,6 +63,8 @@ pub(super) struct State {
     pub(super) closing: Option<Instant>,
     /// No further connection will be tried for.
     over: bool,
+    /// Since when there is one.
+    up_since: Option<Local>,
     /// When the last connection was lost, as long as there is no other.
     away_since: Option<Local>,
     /// Why it was lost, for the event that tells of it.
@@ -138,6 +140,7 @@ impl Shared {
             next_id: first_id,
             closing: None,
             over: false,
+            up_since: None,
             away_since: None,
             lost_by: String::new(),
             degraded: Tally::default(),
@@ -323,9 +326,23 @@ impl State {
 
     /// The handle with `serial` is gone; with it goes what it held.
     pub(super) fn drop_handle(&mut self, id: IntentId, serial: u64) {
-        if self.forget_handle(id, serial) && self.session.stands(id) {
+        if !self.forget_handle(id, serial) {
+            return;
+        }
+        if self.session.stands(id) {
             // Where too much is unanswered it runs to its end.
             let _ = self.session.release(id);
+        } else {
+            // A revision may still be on its way, and would be granted to nobody.
+            self.session.abandon_declared(id);
+        }
+    }
+
+    /// The handle with `serial` lets what it held run on by itself. Its clones have it no more.
+    pub(super) fn detach(&mut self, id: IntentId, serial: u64) {
+        self.stand(id, |standing| standing.gone = standing.gone.take().or(Some(Lost::Detached)));
+        if self.forget_handle(id, serial) {
+            self.session.forget(id);
         }
     }
 
@@ -368,9 +385,10 @@ impl State {
         Degradations { since_start: self.degraded, unreported }
     }
 
-    /// A connection has ended, or could not be had. Says whether it was the last.
-    pub(super) fn connection_over(&mut self, why: ConnectError, now: Local) -> bool {
+    /// A connection has ended, or could not be had. Says how long it stood; `None` where it was the last.
+    pub(super) fn connection_over(&mut self, why: ConnectError, now: Local) -> Option<Micros> {
         self.link = None;
+        let stood = self.up_since.take().map_or(Micros::ZERO, |since| now.since(since));
         self.lost_by = match &why {
             ConnectError::Lost { why } => why.clone(),
             other => other.to_string(),
@@ -389,7 +407,7 @@ impl State {
         } else {
             self.phase = Some(Phase::Away(why));
         }
-        self.over
+        (!self.over).then_some(stood)
     }
 
     /// The client is closed, and what was left to say could not be said.
@@ -424,6 +442,7 @@ impl State {
         self.phase = Some(Phase::Up);
         let degradations = self.told_degraded.since(&self.reported_degraded);
         self.reported_degraded = self.told_degraded;
+        self.up_since = Some(now);
         if let Some(since) = self.away_since.take() {
             let away = now.since(since).to_std();
             if degradations.total() > 0 {
@@ -451,7 +470,10 @@ impl State {
         self.last_serial += 1;
         let serial = self.last_serial;
         let (sender, standing) = watch::channel(Standing { live, gone: None });
-        self.handles.insert(id, Handle { serial, standing: sender });
+        if let Some(old) = self.handles.insert(id, Handle { serial, standing: sender }) {
+            let moved = Lost::Moved { token: live.token };
+            old.standing.send_modify(|standing| standing.gone = standing.gone.take().or(Some(moved)));
+        }
         NewHandle { serial, standing }
     }
 

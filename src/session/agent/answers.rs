@@ -3,7 +3,7 @@
 use super::held::Held;
 use super::pending::Ask;
 use super::{AgentSession, Breach, Local, Loss, News, Reply};
-use crate::types::{IntentId, Micros, Time, Token};
+use crate::types::{IntentId, Micros, Slot, Time, Token};
 use crate::wire::{Answer, CloseCode, Conflict, Refusal, Verdict};
 
 impl AgentSession {
@@ -11,9 +11,9 @@ impl AgentSession {
         if answer.extensions.first_not_understood(&[]).is_some() {
             return Err(Breach { code: CloseCode::UnsupportedExtension, why: "in an answer" });
         }
-        self.seen = self.seen.max(Some(answer.slot));
         // A refusal before the core names a slot that is still open.
         if !matches!(answer.verdict, Verdict::Rejected { .. }) {
+            self.seen = self.seen.max(Some(answer.slot));
             self.clock.heard(answer.at, now);
         }
         let (id, slot) = (answer.id, answer.slot);
@@ -25,15 +25,30 @@ impl AgentSession {
             Some(Ask::Declare { .. }) => self.declaration_answered(answer.request, answer, now),
             // It takes nothing in any more; whoever comes after it is asked.
             Some(Ask::Standing { .. }) => self.done(answer.request),
-            // News, unless it is the fate of something declared whose number the coordinator no
-            // longer has.
-            None => match self.declared.get(&answer.id).copied() {
-                Some(request) if is_fate(&answer.verdict) => self.declaration_answered(request, answer, now),
-                _ => self.told(answer),
-            },
+            None => self.told_without_a_number(answer, now),
         }
-        self.holdings.heard(id, slot);
+        self.heard(id, slot);
         Ok(())
+    }
+
+    /// News, unless it is the fate of something declared whose number the coordinator no longer has.
+    /// What was asked again is answered by its number: news of its fate was kept since before that, and
+    /// may be out of date.
+    fn told_without_a_number(&mut self, answer: Answer, now: Local) {
+        let declared = self.declared.get(&answer.id).copied().filter(|_| is_fate(&answer.verdict));
+        let asked = declared.and_then(|request| self.pending.get(&request)).map(|pending| pending.asked);
+        match (declared, asked) {
+            (Some(request), Some(0 | 1)) => self.declaration_answered(request, answer, now),
+            (Some(_), _) if !self.stands(answer.id) => {}
+            _ => self.told(answer),
+        }
+    }
+
+    fn heard(&mut self, id: IntentId, slot: Slot) {
+        self.holdings.heard(id, slot);
+        if let Some((_, heard)) = self.revoked.get_mut(&id) {
+            *heard = slot.max(*heard);
+        }
     }
 
     fn release_answered(&mut self, request: u64, id: IntentId, verdict: Verdict, now: Local) {
@@ -68,10 +83,7 @@ impl AgentSession {
     ) {
         let reply = match verdict {
             Verdict::Renewed { end } => {
-                self.holdings.renewed(id, end);
-                if self.holdings.of(id).is_some() {
-                    self.news(News::Renewed { id, end });
-                }
+                self.ends_at(id, end);
                 Reply::Renewed { end }
             }
             Verdict::RenewDenied { end, blockers } => {
@@ -125,16 +137,22 @@ impl AgentSession {
         }
         let reply = match answer.verdict {
             Verdict::Granted { start, end, token } | Verdict::Moved { start, end, token } => {
-                if answer.repeat && end <= at {
+                let is_over = self.clock.bounds(now).is_some_and(|bounds| bounds.latest >= end);
+                if (answer.repeat && end <= at) || is_over {
+                    if self.lasting_of(request).hold && self.may_ask().is_ok() {
+                        self.ask(Ask::Release { id }); // a renewal by another session may be on its way
+                    }
                     Reply::Ended
                 } else {
                     self.take(request, Held::new(token, start, end, self.lasting_of(request)), at)
                 }
             }
             Verdict::Conflict(Conflict { is_final: false, offer, blockers, .. }) => {
+                self.revises_nothing(id);
                 return self.news(News::Waiting { id, offer, blockers });
             }
             Verdict::Revoked { waiting: true, offer, .. } => {
+                self.revises_nothing(id);
                 return self.news(News::Waiting { id, offer, blockers: Vec::new() });
             }
             Verdict::Conflict(of) => Reply::Conflict { at, of },
@@ -160,12 +178,24 @@ impl AgentSession {
             | Verdict::RenewDenied { .. } => return,
         };
         self.done(request);
-        let may_be_gone = self.holdings.of(id).is_some() && !keeps_a_grant(&reply);
+        // That a grant is kept does not say that it is the one that is known here.
+        let is_granted = matches!(reply, Reply::Granted { .. });
+        let is_sure = is_granted || (!asked_again && keeps_a_grant(&reply));
+        let may_be_gone = self.holdings.of(id).is_some() && !is_sure;
         self.reply(request, id, reply);
         if may_be_gone {
             // A revision that was refused, and the coordinator does not have the grant that it was to revise.
             self.ask_standing(&[id]);
         }
+    }
+
+    /// A revision beside a grant never waits: where one does, the grant that it was to revise was
+    /// withdrawn in the same slot, and nothing else tells of that.
+    fn revises_nothing(&mut self, id: IntentId) {
+        let Some(held) = self.holdings.of(id) else { return };
+        let waiting = (held.lasting, held.heard());
+        self.lose(id, Loss::Unknown);
+        self.revoked.insert(id, waiting);
     }
 
     /// Takes a grant in hand, unless nobody waits for it any more: then its release is on its way, or
@@ -177,10 +207,11 @@ impl AgentSession {
             return Reply::Unknown;
         };
         let (id, abandoned, claimed) = (*id, *abandoned, *claimed);
-        let revised = self.holdings.of(id).is_some() || self.revoked.remove(&id).is_some();
-        if !abandoned && (claimed || revised) {
+        let stands = self.holdings.of(id).is_some() || self.revoked.remove(&id).is_some();
+        if !abandoned && (claimed || stands) {
             self.holdings.put(id, held);
-            if revised {
+            // Also where its grant had gone meanwhile: the handle of that is the handle of this one.
+            if stands || self.is_revision(request) {
                 self.news(News::Revised { id, start, end, token });
             }
         }
@@ -197,7 +228,7 @@ impl AgentSession {
                 let Some(lasting) = self.holdings.of(id).map(|held| held.lasting) else { return };
                 self.lose(id, Loss::Revoked { by, by_id, offer, waiting });
                 if waiting {
-                    self.revoked.insert(id, lasting);
+                    self.revoked.insert(id, (lasting, answer.slot));
                 }
             }
             Verdict::Expired { token } if self.has(id, token) => self.lose(id, Loss::Expired),
@@ -205,7 +236,7 @@ impl AgentSession {
                 self.revoked.remove(&id);
                 self.lose(id, Loss::Released { reason });
             }
-            Verdict::Renewed { end } => self.holdings.renewed(id, end),
+            Verdict::Renewed { end } => self.ends_at(id, end),
             Verdict::Conflict(conflict) if self.revoked.contains_key(&id) => {
                 if conflict.is_final {
                     self.revoked.remove(&id);
@@ -221,12 +252,22 @@ impl AgentSession {
     /// A revoked intent has a grant again, or one in hand was revised by another session.
     pub(super) fn granted_anew(&mut self, id: IntentId, start: Time, end: Time, token: Token) {
         if self.has(id, token) {
-            return self.holdings.renewed(id, end);
+            return self.ends_at(id, end);
         }
         let known = self.holdings.of(id).filter(|held| held.token < token).map(|held| held.lasting);
-        let Some(lasting) = self.revoked.remove(&id).or(known) else { return };
+        let waited = self.revoked.remove(&id).map(|(lasting, _)| lasting);
+        let Some(lasting) = waited.or(known) else { return };
         self.holdings.put(id, Held::new(token, start, end, lasting));
         self.news(News::Granted { id, start, end, token });
+    }
+
+    /// The grant's end, as it was renewed by whichever session: ends only rise.
+    pub(super) fn ends_at(&mut self, id: IntentId, end: Time) {
+        let rises = self.holdings.of(id).is_some_and(|held| held.end < end);
+        self.holdings.renewed(id, end);
+        if rises {
+            self.news(News::Renewed { id, end });
+        }
     }
 
     pub(super) fn moved(&mut self, id: IntentId, start: Time, end: Time, token: Token) {

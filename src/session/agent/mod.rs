@@ -166,8 +166,8 @@ pub struct AgentSession {
     /// Requests that found no room, and when they are made again.
     again: BTreeSet<(Local, u64)>,
     holdings: Holdings,
-    /// Intents whose grants were revoked and that wait on.
-    revoked: BTreeMap<IntentId, Lasting>,
+    /// Intents whose grants were revoked and that wait on, with the slot of the last answer about each.
+    revoked: BTreeMap<IntentId, (Lasting, Slot)>,
     seen: Option<Slot>,
     /// The state that the coordinator had at the last welcome, and how much it takes.
     known: Option<(u64, usize)>,
@@ -359,6 +359,13 @@ impl AgentSession {
         self.ask(Ask::Release { id });
     }
 
+    /// As [`AgentSession::abandon`], for what is being declared under `id`, if anything is.
+    pub fn abandon_declared(&mut self, id: IntentId) {
+        if let Some(request) = self.declared.get(&id).copied() {
+            self.abandon(request);
+        }
+    }
+
     /// Whoever asked waits no longer for `request`. A declaration is left to its course: declared again
     /// with the same content it goes on, and a grant of it is not taken in hand before. Says whether it
     /// may have been heard; where it was not, it is forgotten.
@@ -527,6 +534,8 @@ impl AgentSession {
         }
         self.learn_time(since, now, welcome.now);
         self.pings.next = Some(now);
+        // The session comes back under the name that it was given.
+        self.identity.name = Some(welcome.name.clone());
         let undecided = usize::try_from(welcome.limits.undecided).unwrap_or(usize::MAX);
         let before = self.known.replace((welcome.state, undecided));
         let is_another_state = before.is_some_and(|(state, _)| state != welcome.state);
@@ -596,8 +605,9 @@ impl AgentSession {
         let Some(held) = self.holdings.of(id) else { return };
         let (hold, unanswered) = (held.lasting.hold, held.is_unanswered());
         self.lose(id, if unanswered { Loss::Unreachable } else { Loss::Ended });
-        // A renewal may be on its way: what this agent has given up must not live on there.
-        if hold && self.may_ask().is_ok() {
+        // A renewal may be on its way, or, without a connection, the news of a move: what this agent has
+        // given up must not live on there.
+        if (hold || self.welcome().is_none()) && self.may_ask().is_ok() {
             self.ask(Ask::Release { id });
         }
     }

@@ -109,6 +109,14 @@ impl AgentSession {
         }
     }
 
+    /// Whether the declaration `request` is a revision.
+    pub(super) fn is_revision(&self, request: u64) -> bool {
+        match self.pending.get(&request).map(|pending| &pending.ask) {
+            Some(Ask::Declare { draft, .. }) => draft.revision,
+            _ => false,
+        }
+    }
+
     /// How the grant of the declaration `request` would last.
     pub(super) fn lasting_of(&self, request: u64) -> Lasting {
         match self.pending.get(&request).map(|pending| &pending.ask) {
@@ -120,8 +128,9 @@ impl AgentSession {
     /// The connection is gone, and with it what is of no use over another one.
     pub(super) fn forget_what_goes_with_a_connection(&mut self) {
         let useless = |pending: &Pending| match &pending.ask {
-            // Its release is among what is asked again, and reaches further than it does.
-            Ask::Declare { abandoned, .. } => *abandoned,
+            // Its release is among what is asked again, and reaches further than it does; or nobody waits
+            // for it, and it must not be decided for nobody when the coordinator is back.
+            Ask::Declare { abandoned, claimed, .. } => *abandoned || !*claimed,
             // Asked for anew, with the time of then.
             Ask::Renew { automatic, .. } => *automatic,
             Ask::Standing { .. } => true,

@@ -51,9 +51,10 @@ impl AgentSession {
         Ok(())
     }
 
-    /// The slot of the last answer about what is held under `id`: the standing may be of an earlier one.
+    /// The slot of the last answer about `id`: the standing may be of an earlier one.
     fn heard_of(&self, id: IntentId) -> Option<Slot> {
-        self.holdings.of(id).map(Held::heard)
+        let waiting = self.revoked.get(&id).map(|(_, heard)| *heard);
+        self.holdings.of(id).map(Held::heard).or(waiting)
     }
 
     /// The coordinator says how `id` stands; `None` where it knows nothing of it.
@@ -64,7 +65,7 @@ impl AgentSession {
         match verdict {
             Some(Verdict::Granted { start, end, token } | Verdict::Moved { start, end, token }) => {
                 match self.holdings.of(id).map(|held| held.token) {
-                    Some(known) if known == token => self.holdings.renewed(id, end),
+                    Some(known) if known == token => self.ends_at(id, end),
                     Some(_) => self.moved(id, start, end, token),
                     None => self.granted_anew(id, start, end, token),
                 }
@@ -82,14 +83,16 @@ impl AgentSession {
     }
 
     fn gone(&mut self, id: IntentId, why: Loss, waits: bool) {
-        let lasting = self.holdings.of(id).map(|held| held.lasting).or(self.revoked.remove(&id));
-        if self.holdings.of(id).is_some() {
-            self.lose(id, why);
-        } else if !waits {
-            self.news(News::GaveUp { id });
-        }
-        if let Some(lasting) = lasting.filter(|_| waits) {
-            self.revoked.insert(id, lasting);
+        let waited = self.revoked.remove(&id);
+        let waiting = self.holdings.of(id).map(|held| (held.lasting, held.heard())).or(waited);
+        self.lose(id, why);
+        match waiting {
+            Some(waiting) if waits => {
+                self.revoked.insert(id, waiting);
+            }
+            // Of what is neither held nor waited for any more, its end has been told already.
+            _ if waited.is_some() => self.news(News::GaveUp { id }),
+            _ => {}
         }
     }
 }

@@ -50,7 +50,7 @@ impl Sessions {
         }
         let agent = match &hello.name {
             Some(name) => Agent::new(name).ok_or_else(|| refuse(CloseCode::NameRefused, NAME_RULE))?,
-            None => self.spare_name(),
+            None => self.spare_name(hello.incarnation),
         };
         self.forget_left(now);
         let mut effects = Vec::new();
@@ -77,15 +77,18 @@ impl Sessions {
         Ok(effects)
     }
 
-    /// A name that nobody goes by; not even before a restart, as long as something of it is left.
-    fn spare_name(&mut self) -> Agent {
+    /// A name that nobody goes by; not even before a restart, as long as something of it is left. It is
+    /// the incarnation's, so that who comes back with it to a coordinator that has lost its state does
+    /// not take over from somebody else.
+    fn spare_name(&self, incarnation: u128) -> Agent {
+        let mut number = incarnation as u32; // the lowest digits are as random as any
         loop {
-            self.spare_names += 1;
-            let spare = Agent::new(&format!("agent-{}", self.spare_names))
+            let spare = Agent::new(&format!("agent-{number:08x}"))
                 .unwrap_or_else(|| unreachable!("a word and a number are a name"));
             if !self.is_known(&spare) {
                 return spare;
             }
+            number = number.wrapping_add(1);
         }
     }
 

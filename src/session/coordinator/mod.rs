@@ -156,8 +156,6 @@ pub struct Sessions {
     /// Sessions without a connection, the one that has been so longest first.
     left: BTreeMap<(Time, u64), (Agent, Arc<str>)>,
     next_session: u64,
-    /// How many names were given to those who bring none.
-    spare_names: u64,
     intents: intents::Intents,
     mailbox: mailbox::Mailbox,
     watchers: watch::Watchers,
@@ -206,7 +204,6 @@ impl Sessions {
             names: FixedMap::default(),
             left: BTreeMap::new(),
             next_session: 1,
-            spare_names: 0,
             intents: intents::Intents::default(),
             mailbox: mailbox::Mailbox::default(),
             watchers: watch::Watchers::default(),

@@ -146,10 +146,13 @@ impl Sessions {
         })
     }
 
-    /// After a reconnect an intent goes on on the lane that first names it.
+    /// After a reconnect an intent goes on on the lane on which its session first names it. Another session
+    /// of the name takes it up only where that one is gone for good: otherwise it comes back for its news.
     fn take_up(&mut self, agent: &Agent, id: IntentId, place: Place, label: &Arc<str>) {
-        let route = self.intents.route(agent, id);
-        if route.is_some_and(|route| !self.is_live(route.place)) {
+        let Some(route) = self.intents.route(agent, id) else { return };
+        let is_forgotten =
+            || self.names.get(agent).is_none_or(|name| !name.sessions.contains_key(&route.label));
+        if !self.is_live(route.place) && (route.label == *label || is_forgotten()) {
             self.intents.move_to(agent, id, place, label);
         }
     }

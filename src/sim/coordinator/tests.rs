@@ -178,13 +178,13 @@ fn news_of_an_intent_whose_lane_has_ended_comes_on_the_first_lane() {
 #[test]
 fn who_brings_no_name_is_given_one_that_is_free() {
     let mut coordinator = new();
-    enter(&mut coordinator, "agent-1", 1);
+    enter(&mut coordinator, "agent-00000002", 1);
     let place = first(coordinator.connected(START));
     let effects = coordinator.receive(place, hello(None, 2), START);
     let [Effect::Send { message: ToAgent::Welcome(welcome), .. }] = &effects[..] else {
         panic!("{effects:?}")
     };
-    assert_eq!(welcome.name, "agent-2");
+    assert_eq!(welcome.name, "agent-00000003");
 }
 
 #[test]

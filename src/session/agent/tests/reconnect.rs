@@ -16,6 +16,11 @@ impl Bench {
         self.receive(Welcome { state, resumed: true, ..welcome(now) });
     }
 
+    fn sent_again(&mut self) -> u64 {
+        let ToCoordinator::Declare(declare) = self.sent() else { panic!("the declaration again") };
+        declare.batch[0].request
+    }
+
     fn comes_back(&mut self) {
         self.reconnected(Micros::from_ms(50), 1);
     }
@@ -103,6 +108,7 @@ fn what_still_stands_is_still_held_and_follows_what_became_of_it() {
     ]);
     assert_eq!(bench.held(1), Some(first));
     assert_eq!(bench.held(2).unwrap().end, longer.end);
+    assert!(matches!(bench.event(), Event::News(News::Renewed { .. })));
     assert_eq!(
         bench.event(),
         Event::News(News::Moved { id: IntentId::new(3), start: elsewhere, end, token })
@@ -368,4 +374,148 @@ fn a_revision_that_is_refused_after_its_grant_has_gone_brings_that_to_light() {
     bench.now = bench.now.after(Micros::from_ms(20));
     bench.stands(&[(1, Some(Verdict::Released { reason: None }))]);
     assert_eq!(bench.lost(), (1, Loss::Released { reason: None }));
+}
+
+#[test]
+fn who_was_given_a_name_comes_back_under_it() {
+    let mut session = AgentSession::new(Identity { name: None, ..identity() });
+    session.connected(Local::from_us(1));
+    let Some(ToCoordinator::Hello(first)) = session.poll_send() else { panic!("a hello") };
+    assert_eq!(first.name, None);
+    session.receive(welcome(Time::from_us(AHEAD)).into(), Local::from_us(2)).unwrap();
+    session.disconnected();
+    session.connected(Local::from_us(3));
+    let Some(ToCoordinator::Hello(second)) = session.poll_send() else { panic!("a hello") };
+    assert_eq!(second.name.as_deref(), Some("car-7"));
+}
+
+#[test]
+fn a_revision_that_waits_has_no_grant_beside_it_any_more() {
+    let mut bench = Bench::up();
+    bench.grant(1, true, 9, 5_000_000);
+    let revision = bench.session.declare(Draft { revision: true, ..lasting(1, true, 5_000_000) }).unwrap();
+    bench.answer(revision, 1, conflict(false));
+    assert_eq!(bench.lost(), (1, Loss::Unknown));
+    assert!(matches!(bench.event(), Event::News(News::Waiting { .. })));
+    let (start, end) = (bench.coordinator(), bench.coordinator().after(Micros::from_secs(5)));
+    bench.answer(revision, 1, Verdict::Granted { start, end, token: Token::new(12) });
+    assert!(matches!(bench.event(), Event::News(News::Revised { .. })), "its handle is in force again");
+    assert!(bench.held(1).is_some());
+}
+
+#[test]
+fn a_revision_that_is_refused_over_another_connection_brings_to_light_which_grant_was_kept() {
+    let mut bench = Bench::up();
+    bench.grant(1, false, 9, 5_000_000);
+    let revision = bench.session.declare(Draft { revision: true, ..draft(1, false) }).unwrap();
+    let _sent = bench.sent();
+    bench.comes_back();
+    bench.welcomed();
+    let start = bench.coordinator().after(Micros::from_secs(20));
+    let (end, token) = (start.after(Micros::from_secs(5)), Token::new(12));
+    let moved = Verdict::Moved { start, end, token };
+    bench.stands(&[(1, Some(moved.clone()))]);
+    assert_eq!(bench.sent_again(), revision);
+    bench.now = bench.now.after(Micros::from_ms(20));
+    let Verdict::Conflict(of) = conflict(true) else { panic!("a conflict") };
+    bench.answer(revision, 1, Verdict::Conflict(Conflict { kept: true, ..of }));
+    assert!(matches!(bench.event(), Event::Reply { reply: Reply::Conflict { .. }, .. }));
+    bench.now = bench.now.after(Micros::from_ms(20));
+    bench.stands(&[(1, Some(moved))]);
+    assert!(matches!(bench.event(), Event::News(News::Moved { .. })));
+    assert_eq!(bench.held(1).unwrap().token, token);
+}
+
+#[test]
+fn news_that_was_kept_is_not_the_answer_to_what_was_asked_again() {
+    let mut bench = Bench::up();
+    let declared = bench.declare(1, false);
+    bench.comes_back();
+    bench.welcomed();
+    assert_eq!(bench.sent_again(), declared);
+    let start = bench.coordinator().before(Micros::from_secs(9));
+    let (end, token) = (start.after(Micros::from_secs(2)), Token::new(3));
+    bench.answer(0, 1, Verdict::Granted { start, end, token });
+    assert_eq!(bench.session.poll_event(), None, "kept since it was decided; it has ended by now");
+    let ended = Verdict::Granted { start, end, token };
+    bench.answer(declared, 1, ended);
+    assert!(
+        matches!(bench.event(), Event::Reply { reply: Reply::Ended, .. }),
+        "by the agent's own clock too"
+    );
+    assert_eq!(bench.held(1), None);
+}
+
+#[test]
+fn a_revision_that_is_granted_after_its_grant_has_gone_belongs_to_the_same_handle() {
+    let mut bench = Bench::up();
+    bench.grant(1, true, 9, 5_000_000);
+    let revision = bench.session.declare(Draft { revision: true, ..lasting(1, true, 5_000_000) }).unwrap();
+    let _sent = bench.sent();
+    bench.reconnected(Micros::from_ms(50), 2);
+    bench.welcomed();
+    assert_eq!(bench.lost(), (1, Loss::Unknown));
+    assert_eq!(bench.sent_again(), revision);
+    let (start, end) = (bench.coordinator(), bench.coordinator().after(Micros::from_secs(5)));
+    bench.answer(revision, 1, Verdict::Granted { start, end, token: Token::new(2) });
+    assert!(matches!(bench.event(), Event::News(News::Revised { .. })));
+
+    // Where the handle has gone meanwhile, nobody is to have it.
+    let mut bench = Bench::up();
+    bench.grant(1, true, 9, 5_000_000);
+    bench.session.declare(Draft { revision: true, ..lasting(1, true, 5_000_000) }).unwrap();
+    let _sent = bench.sent();
+    bench.reconnected(Micros::from_ms(50), 2);
+    let _again = bench.sent_again();
+    bench.session.abandon_declared(IntentId::new(1));
+    assert!(matches!(bench.sent(), ToCoordinator::Release(of) if of.id == IntentId::new(1)));
+}
+
+#[test]
+fn what_nobody_waits_for_is_not_asked_again() {
+    let mut bench = Bench::up();
+    let request = bench.declare(1, false);
+    bench.session.give_up(request);
+    bench.comes_back();
+    assert_eq!(bench.sent_at_most(), None);
+    assert_eq!(bench.session.unanswered(), 0);
+    let again = bench.declare(1, false);
+    assert_ne!(again, request);
+}
+
+#[test]
+fn an_end_that_is_learned_in_any_way_is_told() {
+    let mut bench = Bench::up();
+    let end = bench.grant(1, true, 9, 5_000_000);
+    let later = end.after(Micros::from_secs(1));
+    bench.answer(0, 1, Verdict::Renewed { end: later });
+    assert_eq!(bench.event(), Event::News(News::Renewed { id: IntentId::new(1), end: later }));
+    bench.comes_back();
+    bench.welcomed();
+    let mut held = bench.held(1).unwrap();
+    held.end = later.after(Micros::from_secs(1));
+    bench.stands(&[(1, Some(granted(held)))]);
+    assert_eq!(bench.event(), Event::News(News::Renewed { id: IntentId::new(1), end: held.end }));
+}
+
+#[test]
+fn a_grant_whose_end_comes_while_its_agent_is_away_is_released_for_it_may_have_moved() {
+    let mut bench = Bench::up();
+    bench.grant(1, false, 9, 500_000);
+    bench.reconnected(Micros::from_secs(1), 1);
+    assert_eq!(bench.lost(), (1, Loss::Ended));
+    bench.welcomed();
+    assert!(matches!(bench.sent(), ToCoordinator::Release(of) if of.id == IntentId::new(1)));
+}
+
+#[test]
+fn what_ends_while_its_standing_is_asked_for_is_told_once() {
+    let mut bench = Bench::up();
+    bench.grant(1, false, 9, 5_000_000);
+    bench.comes_back();
+    bench.welcomed();
+    bench.session.release(IntentId::new(1)).unwrap();
+    assert_eq!(bench.lost(), (1, Loss::Released { reason: None }));
+    bench.stands(&[(1, None)]);
+    assert_eq!(bench.session.poll_event(), None);
 }
