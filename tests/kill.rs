@@ -370,9 +370,9 @@ async fn agents_of_a_coordinator_that_was_killed_are_told_by_the_next_and_go_on(
     daemon.kill();
     let _daemon = Daemon::start(&home, false);
     let why = loop {
-        match tokio::time::timeout(secs(60), news.next()).await.unwrap().unwrap() {
-            Event::Disconnected { why } => break why,
-            _ => {}
+        let told = tokio::time::timeout(secs(60), news.next()).await.unwrap();
+        if let Some(Event::Disconnected { why }) = told {
+            break why;
         }
     };
     // Not "timed out": nobody waited for so long.
