@@ -21,6 +21,17 @@ pub(crate) trait Clock: Send + Sync + std::fmt::Debug {
 
     /// Resolves at `at`, or a little later.
     fn sleep_until(&self, at: Instant) -> Boxed<'static, ()>;
+
+    /// `at` as [`Instant::now`] counts, which may have stood still meanwhile: what programs compare
+    /// it with.
+    fn shown(&self, at: Instant) -> Instant {
+        at
+    }
+
+    /// The other way round.
+    fn taken(&self, at: Instant) -> Instant {
+        at
+    }
 }
 
 /// Makes connections to one coordinator.
@@ -81,19 +92,5 @@ impl Closed {
     /// It was closed from here with `code`: the coordinator did not keep to the protocol.
     pub(crate) fn breach(code: CloseCode, why: &str) -> Self {
         Closed { breach: Some(code), ..Closed::because(format!("{BROKE}{why}")) }
-    }
-}
-
-/// The machine's own monotonic clock. It stands still while the machine is suspended.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SystemClock;
-
-impl Clock for SystemClock {
-    fn now(&self) -> Instant {
-        Instant::now()
-    }
-
-    fn sleep_until(&self, at: Instant) -> Boxed<'static, ()> {
-        Box::pin(tokio::time::sleep_until(at.into()))
     }
 }

@@ -173,13 +173,14 @@ impl Grant {
 
     /// The instant of the agent's own clock from which on the grant surely has begun.
     pub fn begins(&self) -> Instant {
-        self.shared().from(self.start())
+        self.shared().clock.shown(self.shared().from(self.start()))
     }
 
     /// The instant of the agent's own clock until which it is surely in force, unless it is lost
-    /// otherwise: the uncertainty of the coordinator's clock is taken off. It rises with renewals.
+    /// otherwise: the uncertainty of the coordinator's clock is taken off. It rises with renewals. Where the
+    /// machine was suspended since, it is earlier than it was said to be: ask again, or [`Grant::check`].
     pub fn until(&self) -> Instant {
-        self.shared().until(self.end())
+        self.shared().clock.shown(self.shared().until(self.end()))
     }
 
     /// The fence of claim number `claim`, counted from 0 in the order in which they were declared.
@@ -241,7 +242,7 @@ impl Grant {
     pub async fn begun(&self) {
         let shared = self.shared();
         loop {
-            let begins = self.begins();
+            let begins = shared.from(self.start());
             if shared.clock.now() >= begins {
                 return;
             }

@@ -64,6 +64,7 @@ mod look;
 mod outcome;
 mod quic;
 mod shared;
+mod system_clock;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -298,7 +299,8 @@ impl Client {
         let (now, _) = self.coordinator_time();
         let here = self.shared().clock.now();
         let (ahead, behind) = (at.since(now).to_std(), now.since(at).to_std());
-        here.checked_add(ahead).and_then(|here| here.checked_sub(behind)).unwrap_or(here)
+        let there = here.checked_add(ahead).and_then(|here| here.checked_sub(behind)).unwrap_or(here);
+        self.shared().clock.shown(there)
     }
 
     fn bounds(&self) -> Bounds {
@@ -312,7 +314,7 @@ impl Client {
     fn time_of(&self, at: When) -> Result<Time, Duration> {
         let at = match at {
             When::There(at) => return Ok(at),
-            When::Here(at) => at,
+            When::Here(at) => self.shared().clock.taken(at),
         };
         let here = self.shared().clock.now();
         let bounds = self.bounds();

@@ -15,7 +15,8 @@ use rustls::{CertificateError, DigitallySignedStruct, RootCertStore, SignatureSc
 use tokio::net::UdpSocket;
 
 use super::ConnectError;
-use super::connector::{Boxed, Clock, Closed, Connector, Lane, Link, SystemClock};
+use super::connector::{Boxed, Clock, Closed, Connector, Lane, Link};
+use super::system_clock::SystemClock;
 use crate::wire::{ALPN, CloseCode};
 
 /// A connection over which nothing came for so long is given up. The session pings every 2 s.
