@@ -251,6 +251,9 @@ pub const HELLO_TIMEOUT_RANGE: RangeInclusive<Micros> = Micros::from_ms(100)..=M
 pub const IDLE_TIMEOUT: Micros = Micros::from_secs(30);
 /// What may be configured.
 pub const IDLE_TIMEOUT_RANGE: RangeInclusive<Micros> = Micros::from_secs(1)..=Micros::from_secs(3600);
+/// Addresses that a client tries for one connection: a quarter of a second apart, so many have their turn
+/// within the 5 s that a connection may take.
+pub const ADDRESSES: usize = 16;
 /// Events that one stream of a client holds before it leaves some out and says so.
 pub const EVENTS: usize = 1024;
 /// Streams of events that one client keeps.

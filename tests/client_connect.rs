@@ -2,6 +2,8 @@
 #![cfg(feature = "daemon")]
 #![allow(clippy::unwrap_used)] // a helper of a test may fail it
 
+#[allow(dead_code)] // a part of it is enough here
+mod command;
 mod house;
 
 use std::net::{SocketAddr, UdpSocket};
@@ -43,6 +45,12 @@ fn quic_server(made: &rcgen::CertifiedKey<rcgen::KeyPair>, alpn: &[u8]) -> quinn
     quinn::Endpoint::server(config, "127.0.0.1:0".parse().unwrap()).unwrap()
 }
 
+/// It takes one connection, as far as its handshake goes.
+fn greet_one(server: &quinn::Endpoint) {
+    let server = server.clone();
+    tokio::spawn(async move { drop(server.accept().await.unwrap().await) });
+}
+
 #[tokio::test]
 async fn nobody_listens() {
     let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -53,11 +61,25 @@ async fn nobody_listens() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_a_tcp_server_has_nobody_who_listens() {
+async fn an_address_that_is_a_tcp_server_is_told_so() {
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let (_, settings) = made("localhost");
     let addr = server.local_addr().unwrap();
-    assert_eq!(error(settings, addr).await, ConnectError::NobodyListens { addr });
+    let error = error(settings.timeout(PATIENCE), addr).await;
+    assert_eq!(error, ConnectError::SpeaksTcp { addr });
+    assert!(error.is_retryable() && error.to_string().contains("UDP"), "{error}");
+}
+
+#[tokio::test]
+async fn an_address_silent_on_udp_where_a_tcp_server_listens_is_told_so() {
+    // The same port on both, where one is free.
+    let (udp, _tcp) = std::iter::repeat_with(|| UdpSocket::bind("127.0.0.1:0").unwrap())
+        .find_map(|udp| Some((std::net::TcpListener::bind(udp.local_addr().ok()?).ok()?, udp)))
+        .map(|(tcp, udp)| (udp, tcp))
+        .unwrap();
+    let (_, settings) = made("localhost");
+    let addr = udp.local_addr().unwrap();
+    assert_eq!(error(settings.timeout(Duration::from_secs(1)), addr).await, ConnectError::SpeaksTcp { addr });
 }
 
 #[tokio::test]
@@ -117,8 +139,7 @@ async fn a_name_that_is_none_is_refused() {
 async fn a_server_of_another_protocol_is_a_version_mismatch() {
     let (certificate, settings) = made("127.0.0.1");
     let server = quic_server(&certificate, b"preclaim/9");
-    let accepting = server.clone();
-    tokio::spawn(async move { drop(accepting.accept().await.unwrap().await) });
+    greet_one(&server);
     let error = error(settings, server.local_addr().unwrap()).await;
     assert!(matches!(error, ConnectError::VersionMismatch { .. }), "{error:?}");
 }
@@ -199,18 +220,129 @@ async fn too_many_connections_are_told_so() {
     house.close().await;
 }
 
-#[tokio::test]
-async fn the_first_address_that_answers_is_taken() {
-    let house = House::open().await;
-    let free: SocketAddr = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let settings = Client::builder().addr(free).addr(house.0.local_addr());
-    let client = soon(settings.ca_der(house.0.certificate()).name("car-7").connect()).await.unwrap();
+/// An address at which nobody listens.
+fn free() -> SocketAddr {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// A client of `house` that is given `addrs` and then the house's own.
+async fn reaches(house: &House, addrs: &[String]) {
+    let settings = addrs.iter().fold(Client::builder().timeout(PATIENCE), ClientBuilder::addr);
+    let settings = settings.addr(house.0.local_addr()).ca_der(house.0.certificate()).name("car-7");
+    let client = soon(settings.connect()).await.unwrap();
     assert_eq!(client.name(), "car-7");
+}
+
+#[tokio::test]
+async fn the_first_address_that_answers_is_taken_whatever_the_others_do() {
+    let house = House::open().await;
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (other, _) = made("127.0.0.1");
+    let untrusted = quic_server(&other, preclaim::wire::ALPN);
+    greet_one(&untrusted);
+    for addr in [
+        free().to_string(),
+        silent.local_addr().unwrap().to_string(),
+        untrusted.local_addr().unwrap().to_string(),
+        "nobody.invalid:7411".into(),
+    ] {
+        reaches(&house, &[addr]).await;
+    }
+    reaches(&house, &vec![silent.local_addr().unwrap().to_string(); 15]).await;
     house.close().await;
 }
 
 #[tokio::test]
-async fn an_address_that_is_none_is_told() {
+async fn where_all_fail_all_are_named_and_the_most_telling_first() {
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (free, silent_at) = (free(), silent.local_addr().unwrap());
+    let (other, _) = made("127.0.0.1");
+    let untrusted = quic_server(&other, preclaim::wire::ALPN);
+    greet_one(&untrusted);
+    let untrusted_at = untrusted.local_addr().unwrap();
     let (_, settings) = made("localhost");
-    assert!(matches!(error(settings, "no-port").await, ConnectError::BadAddress { .. }));
+    let settings = settings.addr("nobody.invalid:7411").addr(silent_at).addr(free);
+    let error = error(settings.timeout(Duration::from_secs(2)), untrusted_at).await;
+    let ConnectError::NoneOf { errors } = &error else { panic!("none of them, not {error:?}") };
+    assert!(
+        matches!(
+            &errors[..],
+            [
+                ConnectError::NotTrusted { .. },
+                ConnectError::NobodyListens { .. },
+                ConnectError::TimedOut { .. },
+                ConnectError::Unresolved { .. }
+            ]
+        ),
+        "{error:?}"
+    );
+    assert!(matches!(error.cause(), ConnectError::NotTrusted { .. }));
+    assert!(error.is_retryable() && error.hint() == error.cause().hint());
+    for named in [free.to_string(), silent_at.to_string(), untrusted_at.to_string(), "nobody.invalid".into()]
+    {
+        assert!(error.to_string().contains(&named), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_cannot_be_resolved_may_be_tried_again() {
+    let (_, settings) = made("localhost");
+    let error = error(settings, "nobody.invalid:7411").await;
+    assert!(matches!(&error, ConnectError::Unresolved { host, .. } if host == "nobody.invalid"), "{error:?}");
+    assert!(error.is_retryable());
+}
+
+#[tokio::test]
+async fn as_many_addresses_as_are_tried_are_taken_and_no_more() {
+    let house = House::open().await;
+    let most = preclaim::limits::ADDRESSES;
+    reaches(&house, &vec![free().to_string(); most - 1]).await;
+    let (_, settings) = made("localhost");
+    let settings = (0..most).fold(settings, |settings, _| settings.addr(free()));
+    assert_eq!(error(settings, free()).await, ConnectError::TooManyAddresses { given: most + 1 });
+    house.close().await;
+}
+
+#[tokio::test]
+async fn an_address_that_is_none_is_told_whatever_stands_beside_it() {
+    let house = House::open().await;
+    for none in ["no-port", "host:", ":7411", "host:port", "127.0.0.1:0", "::1:7411", "host:70000"] {
+        let (_, settings) = made("localhost");
+        let error = error(settings.addr(house.0.local_addr()), none).await;
+        assert!(matches!(&error, ConnectError::BadAddress { addr, .. } if addr == none), "{error:?}");
+        assert!(!error.is_retryable());
+    }
+    house.close().await;
+}
+
+/// The code with which `preclaim ls` ends where `addr` is the coordinator's address and `certificate` the
+/// one to trust, and what it says.
+async fn listed(addr: SocketAddr, certificate: String) -> (i32, String) {
+    let listing = tokio::task::spawn_blocking(move || {
+        let runtime = command::Runtime::fresh();
+        let ca = runtime.path().join("ca.pem");
+        std::fs::write(&ca, certificate).unwrap();
+        runtime.run(&["ls", "--addr", &addr.to_string(), "--ca", ca.to_str().unwrap()])
+    });
+    let said = soon(listing).await.unwrap();
+    (said.code, said.err)
+}
+
+#[tokio::test]
+async fn the_command_line_has_a_code_and_advice_for_each() {
+    let (mine, _) = made("127.0.0.1");
+    let (other, _) = made("127.0.0.1");
+    let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (code, said) = listed(tcp.local_addr().unwrap(), mine.cert.pem()).await;
+    assert!(code == 20 && said.contains("takes TCP connections") && said.contains("\n  do   "), "{said}");
+
+    let untrusted = quic_server(&other, preclaim::wire::ALPN);
+    greet_one(&untrusted);
+    let (code, said) = listed(untrusted.local_addr().unwrap(), mine.cert.pem()).await;
+    assert!(code == 21 && said.contains("not trusted") && said.contains("\n  do   "), "{said}");
+
+    let newer = quic_server(&mine, b"preclaim/9");
+    greet_one(&newer);
+    let (code, said) = listed(newer.local_addr().unwrap(), mine.cert.pem()).await;
+    assert!(code == 22 && said.contains("same release"), "{said}");
 }

@@ -216,7 +216,7 @@ fn failed(error: &BenchError) -> ExitCode {
         return if matches!(error, BenchError::Plan(_)) { ExitCode::Usage } else { ExitCode::Failure };
     };
     output::complain(format_args!("{connect}\n  do      {}", connect.hint()));
-    match connect {
+    match connect.cause() {
         ConnectError::BadAddress { .. } | ConnectError::BadCa { .. } => ExitCode::Usage,
         ConnectError::NotTrusted { .. } | ConnectError::NameRefused { .. } | ConnectError::SessionLive => {
             ExitCode::Refused

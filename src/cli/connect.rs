@@ -154,10 +154,14 @@ impl Connect {
 }
 
 fn code_of(error: &ConnectError) -> ExitCode {
-    match error {
+    match error.cause() {
         ConnectError::NoAddress { .. }
+        | ConnectError::TooManyAddresses { .. }
         | ConnectError::BadAddress { .. }
+        | ConnectError::Unresolved { .. }
+        | ConnectError::NoRoute { .. }
         | ConnectError::NobodyListens { .. }
+        | ConnectError::SpeaksTcp { .. }
         | ConnectError::TimedOut { .. }
         | ConnectError::Refused { .. }
         | ConnectError::NoWelcome { .. }
@@ -171,6 +175,8 @@ fn code_of(error: &ConnectError) -> ExitCode {
         | ConnectError::SessionLive => ExitCode::Refused,
         ConnectError::VersionMismatch { .. } => ExitCode::VersionMismatch,
         ConnectError::Busy { .. } => ExitCode::Overloaded,
+        // A cause is never one of these; it cannot be reached all the same.
+        ConnectError::NoneOf { .. } => ExitCode::Unreachable,
     }
 }
 
@@ -283,6 +289,9 @@ mod tests {
             (ConnectError::NameRefused { why: why() }, 21),
             (ConnectError::VersionMismatch { why: why() }, 22),
             (ConnectError::Busy { why: why() }, 23),
+            (ConnectError::SpeaksTcp { addr: ([127, 0, 0, 1], 1).into() }, 20),
+            (ConnectError::Nonsense { why: why() }, 20),
+            (ConnectError::NoneOf { errors: vec![ConnectError::VersionMismatch { why: why() }] }, 22),
         ] {
             assert_eq!(code_of(&error) as u8, code, "{error}");
         }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::connector::{BROKE, Closed};
+use crate::limits;
 use crate::wire::CloseCode;
 
 /// Why no connection could be had.
@@ -16,7 +17,13 @@ pub enum ConnectError {
         /// Where it was looked for, and what was found.
         looked: String,
     },
-    /// The address is none, or its host has no address.
+    /// More addresses were given than are tried: [`limits::ADDRESSES`].
+    #[error("{given} addresses are given, and {} at most are tried", limits::ADDRESSES)]
+    TooManyAddresses {
+        /// How many.
+        given: usize,
+    },
+    /// What was given is no address.
     #[error("{addr:?} is no address: {why}")]
     BadAddress {
         /// What was given.
@@ -33,6 +40,28 @@ pub enum ConnectError {
     /// The host says that nobody listens at this port.
     #[error("nobody listens at {addr}")]
     NobodyListens {
+        /// The address.
+        addr: SocketAddr,
+    },
+    /// The host's name has no address, or nobody says which in time.
+    #[error("the name {host:?} cannot be resolved: {why}")]
+    Unresolved {
+        /// The name.
+        host: String,
+        /// What the resolver says.
+        why: String,
+    },
+    /// There is no way from this machine to the address, as the system or a router says.
+    #[error("no way to {addr}: {why}")]
+    NoRoute {
+        /// The address.
+        addr: SocketAddr,
+        /// What the system says.
+        why: String,
+    },
+    /// A TCP server listens at the address, and nobody answers QUIC there.
+    #[error("{addr} takes TCP connections and does not answer QUIC, which is what preclaim speaks, over UDP")]
+    SpeaksTcp {
         /// The address.
         addr: SocketAddr,
     },
@@ -113,13 +142,69 @@ pub enum ConnectError {
         /// In its words.
         why: String,
     },
+    /// None of several addresses could be connected to.
+    #[error("{}", named(errors))]
+    NoneOf {
+        /// Why not, for each address that was tried and each name that has none; the most telling first.
+        errors: Vec<ConnectError>,
+    },
+}
+
+fn named(errors: &[ConnectError]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 impl ConnectError {
+    /// What came of several addresses: the one error, or all of them, the most telling first.
+    pub(super) fn all(mut errors: Vec<ConnectError>) -> Self {
+        errors.sort_by_key(ConnectError::rank);
+        match errors.len() {
+            0 => ConnectError::NoAddress { looked: "none was given".into() },
+            1 => errors.remove(0),
+            _ => ConnectError::NoneOf { errors },
+        }
+    }
+
+    /// The one cause that says most about what to do: of [`ConnectError::NoneOf`] the first, otherwise
+    /// the error itself. Whoever answered tells more than one who refused, and that more than silence.
+    pub fn cause(&self) -> &ConnectError {
+        match self {
+            ConnectError::NoneOf { errors } => errors.first().map_or(self, ConnectError::cause),
+            _ => self,
+        }
+    }
+
+    /// The lower, the more telling.
+    fn rank(&self) -> u8 {
+        match self {
+            ConnectError::NoneOf { errors } => errors.first().map_or(u8::MAX, ConnectError::rank),
+            ConnectError::NotTrusted { .. } => 0,
+            ConnectError::VersionMismatch { .. } => 1,
+            ConnectError::NameRefused { .. } | ConnectError::SessionLive | ConnectError::Replaced { .. } => 2,
+            ConnectError::Nonsense { .. } => 3,
+            ConnectError::Busy { .. } => 4,
+            ConnectError::Refused { .. } | ConnectError::NoWelcome { .. } | ConnectError::Lost { .. } => 5,
+            ConnectError::SpeaksTcp { .. } => 6,
+            ConnectError::NobodyListens { .. } => 7,
+            ConnectError::TimedOut { .. } => 8,
+            ConnectError::NoRoute { .. } => 9,
+            ConnectError::Unresolved { .. } => 10,
+            ConnectError::Local { .. } => 11,
+            ConnectError::NoAddress { .. }
+            | ConnectError::TooManyAddresses { .. }
+            | ConnectError::BadAddress { .. }
+            | ConnectError::BadCa { .. } => 12,
+        }
+    }
+
     /// Whether trying again later may help.
     pub fn is_retryable(&self) -> bool {
         match self {
+            ConnectError::NoneOf { errors } => errors.iter().any(ConnectError::is_retryable),
             ConnectError::NobodyListens { .. }
+            | ConnectError::Unresolved { .. }
+            | ConnectError::NoRoute { .. }
+            | ConnectError::SpeaksTcp { .. }
             | ConnectError::TimedOut { .. }
             | ConnectError::Busy { .. }
             | ConnectError::SessionLive
@@ -128,6 +213,7 @@ impl ConnectError {
             | ConnectError::Lost { .. }
             | ConnectError::Local { .. } => true,
             ConnectError::NoAddress { .. }
+            | ConnectError::TooManyAddresses { .. }
             | ConnectError::BadAddress { .. }
             | ConnectError::BadCa { .. }
             | ConnectError::NotTrusted { .. }
@@ -145,6 +231,16 @@ impl ConnectError {
                 "start one with `preclaim dev`, or name one with --addr or PRECLAIM_ADDR".into()
             }
             ConnectError::BadAddress { .. } => "write HOST:PORT, such as 127.0.0.1:7411".into(),
+            ConnectError::NoneOf { errors } => errors.first().map_or_else(String::new, ConnectError::hint),
+            ConnectError::TooManyAddresses { .. } => "give fewer; a name may stand for several".into(),
+            ConnectError::Unresolved { .. } => {
+                "check the name, and the name server; an address in numbers needs neither".into()
+            }
+            ConnectError::NoRoute { .. } => "check the network of this machine".into(),
+            ConnectError::SpeaksTcp { addr } => format!(
+                "check the port; if a coordinator listens on UDP port {} there, a firewall on the way drops UDP",
+                addr.port()
+            ),
             ConnectError::BadCa { .. } => {
                 "give the coordinator's CA certificate (PEM) with --ca or PRECLAIM_CA".into()
             }

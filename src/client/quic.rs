@@ -1,112 +1,142 @@
-//! The connector that speaks QUIC. The one file of the client that names quinn and rustls.
+//! The connector that speaks QUIC. The one room of the client that names quinn and rustls.
 
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+mod probe;
+mod reach;
+mod trust;
+
+use std::convert::Infallible;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Connection, ConnectionError, Endpoint, TransportConfig, VarInt};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{WebPkiServerVerifier, verify_server_name};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, DigitallySignedStruct, RootCertStore, SignatureScheme};
-use tokio::net::UdpSocket;
+use rustls::RootCertStore;
+use rustls::client::WebPkiServerVerifier;
+use tokio::time::Instant;
 
 use super::ConnectError;
 use super::connector::{Boxed, Clock, Closed, Connector, Lane, Link};
 use super::system_clock::SystemClock;
+use crate::limits;
 use crate::wire::{ALPN, CloseCode};
+use reach::{Candidate, Given, Learnt};
+use trust::{Complaint, Verifier};
 
-/// A connection over which nothing came for so long is given up. The session pings every 2 s.
-const IDLE: Duration = Duration::from_secs(10);
-/// A connection on which only watchers and listings wait is kept open by this.
-const KEEP_ALIVE: Duration = Duration::from_secs(3);
+/// A connection over which nothing came for so long is given up. A lease of 10 s is renewed when a third
+/// of it has passed, so that 6.7 s of it are left when the way is lost just then: what remains after
+/// this is for a new connection. The session pings every 2 s, and QUIC sends again what is lost.
+const GIVE_UP: Duration = Duration::from_secs(5);
+/// After how long a silent connection is asked for a sign of life: one on which only watchers and
+/// listings wait is kept open by this.
+const KEEP_ALIVE: Duration = Duration::from_secs(2);
+/// After how long a silent connection is moved to a fresh socket: a sign of life was asked for, and a
+/// second has passed without it. What remains until it is given up is for the move.
+const MOVE: Duration = Duration::from_secs(3);
+/// How often it is looked whether a connection is silent.
+const LOOK: Duration = Duration::from_millis(500);
+/// The most that a connection is waited for: what the system's clock can add.
+const LONGEST: Duration = Duration::from_secs(1 << 32);
 /// The TLS alert of a server that speaks none of the protocols offered, as QUIC numbers it.
 const NO_APPLICATION_PROTOCOL: u64 = 0x100 + 120;
 
-/// Connects to the first of some addresses that answers.
+/// Connects to the first of some addresses that answers. It remembers which one did, and begins with
+/// that the next time; one that sent us away comes last.
 #[derive(Debug)]
 pub(crate) struct QuicConnector {
-    addrs: Vec<String>,
-    server_name: Option<String>,
-    roots: Arc<RootCertStore>,
-    timeout: Duration,
+    given: Vec<Given>,
+    attempts: Arc<Attempts>,
+    learnt: Arc<Mutex<Learnt>>,
 }
 
 impl QuicConnector {
+    /// Connects to one of `addrs`, as `HOST:PORT`, within `timeout` for all of them together.
     pub(crate) fn new(
         addrs: Vec<String>,
         server_name: Option<String>,
         ca_pem: &str,
         timeout: Duration,
     ) -> Result<Self, ConnectError> {
-        let roots = Arc::new(roots(ca_pem)?);
-        Ok(QuicConnector { addrs, server_name, roots, timeout })
+        if addrs.len() > limits::ADDRESSES {
+            return Err(ConnectError::TooManyAddresses { given: addrs.len() });
+        }
+        let given = addrs.iter().map(|addr| Given::read(addr)).collect::<Result<_, _>>()?;
+        let roots = Arc::new(trust::roots(ca_pem)?);
+        let timeout = timeout.min(LONGEST);
+        let attempts = Arc::new(Attempts { server_name, roots, timeout });
+        Ok(QuicConnector { given, attempts, learnt: Arc::default() })
     }
 
     async fn connect_to_any(&self) -> Result<Arc<dyn Link>, ConnectError> {
-        let mut last = ConnectError::NoAddress { looked: "none was given".into() };
-        for addr in &self.addrs {
-            for resolved in resolve(addr).await? {
-                match self.connect_to(addr, resolved).await {
-                    Ok(link) => return Ok(link),
-                    Err(error) => last = error,
+        let deadline = Instant::now() + self.attempts.timeout;
+        let learnt = lock(&self.learnt).clone();
+        let attempt = |candidate| Arc::clone(&self.attempts).connect(candidate, deadline);
+        let (candidate, connection, endpoint) = reach::race(&self.given, &learnt, deadline, attempt).await?;
+        lock(&self.learnt).answers(&candidate);
+        let learnt = Arc::clone(&self.learnt);
+        Ok(Arc::new(QuicLink { connection, endpoint, candidate, learnt }))
+    }
+}
+
+/// Any port of any address of this machine, of the family of `addr`.
+fn unspecified(addr: SocketAddr) -> SocketAddr {
+    let ip: IpAddr = if addr.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    SocketAddr::new(ip, 0)
+}
+
+// Plain values, whole at any instant.
+fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
+    what.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What all attempts of a connector have in common.
+#[derive(Debug)]
+struct Attempts {
+    server_name: Option<String>,
+    roots: Arc<RootCertStore>,
+    /// For all of them together.
+    timeout: Duration,
+}
+
+type Won = (Candidate, Connection, Endpoint);
+
+impl Attempts {
+    /// A handshake with `candidate`, by `deadline`.
+    async fn connect(self: Arc<Self>, candidate: Candidate, deadline: Instant) -> Result<Won, ConnectError> {
+        let addr = candidate.addr;
+        let handshake = async {
+            loop {
+                match self.handshake(&candidate).await {
+                    // QUIC gives up sooner than this agent does.
+                    Err(ConnectError::TimedOut { .. }) => {}
+                    ended => return ended,
                 }
             }
-        }
-        Err(last)
+        };
+        let (connection, endpoint) = tokio::select! {
+            biased;
+            connected = handshake => connected?,
+            error = probe::refused(addr, deadline) => return Err(error),
+            error = probe::silent(addr, deadline, self.timeout) => return Err(error),
+        };
+        Ok((candidate, connection, endpoint))
     }
 
-    async fn connect_to(&self, host: &str, addr: SocketAddr) -> Result<Arc<dyn Link>, ConnectError> {
+    async fn handshake(
+        &self,
+        Candidate { host, addr }: &Candidate,
+    ) -> Result<(Connection, Endpoint), ConnectError> {
         let local = |error: &dyn std::error::Error| ConnectError::Local { why: error.to_string() };
-        let unspecified = if addr.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-        let bind = unspecified.parse().map_err(|error: std::net::AddrParseError| local(&error))?;
-        let endpoint = Endpoint::client(bind).map_err(|error| local(&error))?;
+        let endpoint = Endpoint::client(unspecified(*addr)).map_err(|error| local(&error))?;
         let complaint = Arc::new(Mutex::new(None));
         let config = self.config(&complaint)?;
-        let name = self.server_name.as_deref().unwrap_or_else(|| host_of(host));
+        let name = self.server_name.as_deref().unwrap_or(host);
         let connecting = endpoint
-            .connect_with(config, addr, name)
-            .map_err(|error| ConnectError::BadAddress { addr: host.into(), why: error.to_string() })?;
-        tokio::select! {
-            biased;
-            connected = connecting => match connected {
-                Ok(connection) => Ok(Arc::new(QuicLink { connection, endpoint })),
-                Err(error) => {
-                    let complaint = complaint.lock().unwrap_or_else(PoisonError::into_inner).take();
-                    Err(self.failed(addr, name, error, complaint))
-                }
-            },
-            () = refused(addr) => Err(ConnectError::NobodyListens { addr }),
-            () = tokio::time::sleep(self.timeout) => Err(ConnectError::TimedOut { addr, after: self.timeout }),
-        }
-    }
-
-    fn failed(
-        &self,
-        addr: SocketAddr,
-        expected: &str,
-        error: ConnectionError,
-        complaint: Option<Complaint>,
-    ) -> ConnectError {
-        if let Some(Complaint { why, valid_for }) = complaint {
-            return ConnectError::NotTrusted { addr, expected: expected.into(), valid_for, why };
-        }
-        let mismatch = |why: String| ConnectError::VersionMismatch { why };
-        match error {
-            ConnectionError::VersionMismatch => mismatch("no version of QUIC in common".into()),
-            ConnectionError::TransportError(error) if u64::from(error.code) == NO_APPLICATION_PROTOCOL => {
-                mismatch("no protocol in common".into())
-            }
-            ConnectionError::ConnectionClosed(closed)
-                if u64::from(closed.error_code) == NO_APPLICATION_PROTOCOL =>
-            {
-                mismatch("it speaks no preclaim/1".into())
-            }
-            ConnectionError::TimedOut => ConnectError::TimedOut { addr, after: self.timeout },
-            other => ConnectError::before_welcome(closed(other)),
+            .connect_with(config, *addr, name)
+            .map_err(|error| ConnectError::BadAddress { addr: host.to_string(), why: error.to_string() })?;
+        match connecting.await {
+            Ok(connection) => Ok((connection, endpoint)),
+            Err(error) => Err(failed(*addr, name, error, lock(&complaint).take())),
         }
     }
 
@@ -132,10 +162,35 @@ impl QuicConnector {
         transport.max_concurrent_uni_streams(VarInt::from_u32(0));
         transport.datagram_receive_buffer_size(None);
         transport.keep_alive_interval(Some(KEEP_ALIVE));
-        transport.max_idle_timeout(Some(IDLE.try_into().map_err(|error| local(&error))?));
+        transport.max_idle_timeout(Some(GIVE_UP.try_into().map_err(|error| local(&error))?));
         let mut config = ClientConfig::new(Arc::new(tls));
         config.transport_config(Arc::new(transport));
         Ok(config)
+    }
+}
+
+fn failed(
+    addr: SocketAddr,
+    expected: &str,
+    error: ConnectionError,
+    complaint: Option<Complaint>,
+) -> ConnectError {
+    if let Some(Complaint { why, valid_for }) = complaint {
+        return ConnectError::NotTrusted { addr, expected: expected.into(), valid_for, why };
+    }
+    let mismatch = |why: String| ConnectError::VersionMismatch { why };
+    match error {
+        ConnectionError::VersionMismatch => mismatch("no version of QUIC in common".into()),
+        ConnectionError::TransportError(error) if u64::from(error.code) == NO_APPLICATION_PROTOCOL => {
+            mismatch("no protocol in common".into())
+        }
+        ConnectionError::ConnectionClosed(closed)
+            if u64::from(closed.error_code) == NO_APPLICATION_PROTOCOL =>
+        {
+            mismatch("it speaks no preclaim/1".into())
+        }
+        ConnectionError::TimedOut => ConnectError::TimedOut { addr, after: GIVE_UP },
+        other => ConnectError::before_welcome(closed(other)),
     }
 }
 
@@ -149,11 +204,62 @@ impl Connector for QuicConnector {
     }
 }
 
+/// Since when nothing has come.
+struct Silence {
+    heard: u64,
+    since: Instant,
+}
+
+impl Silence {
+    fn new(now: Instant) -> Self {
+        Silence { heard: 0, since: now }
+    }
+
+    /// Whether it has lasted for [`MOVE`], where `heard` datagrams have come so far. Once it has, it
+    /// begins anew.
+    fn is_long(&mut self, heard: u64, now: Instant) -> bool {
+        let is_long = self.heard == heard && now >= self.since + MOVE;
+        if is_long || self.heard != heard {
+            *self = Silence { heard, since: now };
+        }
+        is_long
+    }
+}
+
 struct QuicLink {
     connection: Connection,
     /// Lives as long as its connection.
-    #[cfg_attr(not(feature = "daemon"), expect(dead_code, reason = "a connection ends with it"))]
     endpoint: Endpoint,
+    candidate: Candidate,
+    learnt: Arc<Mutex<Learnt>>,
+}
+
+impl QuicLink {
+    /// Whoever hears nothing any more may have lost its address, or the interface that it had it on: a
+    /// fresh socket goes by the way that the system has now, and QUIC moves the connection there.
+    async fn move_when_silent(&self) -> Infallible {
+        let mut silence = Silence::new(Instant::now());
+        loop {
+            tokio::time::sleep(LOOK).await;
+            if silence.is_long(self.connection.stats().udp_rx.datagrams, Instant::now()) {
+                match self.fresh_socket() {
+                    Ok(()) => tracing::debug!("a silent connection goes by a fresh socket"),
+                    Err(error) => tracing::debug!(%error, "no fresh socket for a silent connection"),
+                }
+            }
+        }
+    }
+
+    fn fresh_socket(&self) -> std::io::Result<()> {
+        self.endpoint.rebind(UdpSocket::bind(unspecified(self.candidate.addr))?)
+    }
+
+    /// A coordinator that has no room, or stops, is asked last the next time.
+    fn learn_from(&self, closed: &Closed) {
+        if matches!(closed.code, Some(CloseCode::TooManyConnections | CloseCode::ShuttingDown)) {
+            lock(&self.learnt).turns_away(&self.candidate);
+        }
+    }
 }
 
 impl Link for QuicLink {
@@ -174,7 +280,15 @@ impl Link for QuicLink {
     }
 
     fn closed(&self) -> Boxed<'_, Closed> {
-        Box::pin(async { closed(self.connection.closed().await) })
+        Box::pin(async {
+            let closed = tokio::select! {
+                biased;
+                error = self.connection.closed() => closed(error),
+                never = self.move_when_silent() => match never {},
+            };
+            self.learn_from(&closed);
+            closed
+        })
     }
 }
 
@@ -194,154 +308,22 @@ fn closed(error: ConnectionError) -> Closed {
     }
 }
 
-fn roots(pem: &str) -> Result<RootCertStore, ConnectError> {
-    let bad = |why: String| ConnectError::BadCa { why };
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-        let certificate = certificate.map_err(|error| bad(error.to_string()))?;
-        roots.add(certificate).map_err(|error| bad(error.to_string()))?;
-    }
-    if roots.is_empty() { Err(bad("there is no certificate in it".into())) } else { Ok(roots) }
-}
-
-async fn resolve(addr: &str) -> Result<Vec<SocketAddr>, ConnectError> {
-    let bad = |why: String| ConnectError::BadAddress { addr: addr.to_owned(), why };
-    let found = tokio::net::lookup_host(addr).await.map_err(|error| bad(error.to_string()))?;
-    let found: Vec<SocketAddr> = found.collect();
-    if found.is_empty() { Err(bad("the host has no address".into())) } else { Ok(found) }
-}
-
-/// `HOST` of `HOST:PORT`, without the brackets of an IPv6 address.
-fn host_of(addr: &str) -> &str {
-    let host = addr.rsplit_once(':').map_or(addr, |(host, _)| host);
-    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
-}
-
-/// Resolves when the host says that nobody listens at `addr`; never where it says nothing. QUIC's own
-/// socket is not connected, so the system keeps such news from it.
-async fn refused(addr: SocketAddr) {
-    let probe = async {
-        let socket = UdpSocket::bind(if addr.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }).await?;
-        socket.connect(addr).await?;
-        // No packet of any version of QUIC: a server drops it unread.
-        socket.send(&[0]).await?;
-        socket.recv(&mut [0]).await
-    };
-    match probe.await {
-        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
-        _ => std::future::pending().await,
-    }
-}
-
-/// What the verifier did not like.
-#[derive(Debug)]
-struct Complaint {
-    why: String,
-    valid_for: Vec<String>,
-}
-
-/// Verifies as rustls does, and remembers what was wrong: of the handshake's own error only an alert
-/// is left.
-#[derive(Debug)]
-struct Verifier {
-    inner: Arc<WebPkiServerVerifier>,
-    complaint: Arc<Mutex<Option<Complaint>>>,
-}
-
-impl ServerCertVerifier for Verifier {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let verified =
-            self.inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
-        if let Err(error) = &verified {
-            let why = match error {
-                // A bad signature: signed by another issuer of the same name.
-                rustls::Error::InvalidCertificate(
-                    CertificateError::UnknownIssuer | CertificateError::BadSignature,
-                ) => "its issuer is not among the certificates to trust".to_owned(),
-                rustls::Error::InvalidCertificate(
-                    CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-                ) => "it is for other names".to_owned(),
-                other => other.to_string(),
-            };
-            let complaint = Complaint { why, valid_for: names_in(end_entity) };
-            *self.complaint.lock().unwrap_or_else(PoisonError::into_inner) = Some(complaint);
-        }
-        verified
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
-    }
-}
-
-/// The names that a certificate is good for: what rustls lists when asked for one that nobody has.
-fn names_in(certificate: &CertificateDer<'_>) -> Vec<String> {
-    let nobody = ServerName::try_from("nobody.invalid");
-    let (Ok(parsed), Ok(nobody)) = (ParsedCertificate::try_from(certificate), nobody) else {
-        return Vec::new();
-    };
-    match verify_server_name(&parsed, &nobody) {
-        Err(rustls::Error::InvalidCertificate(CertificateError::NotValidForNameContext {
-            presented,
-            ..
-        })) => presented.iter().map(|name| plain(name)).collect(),
-        _ => Vec::new(),
-    }
-}
-
-/// rustls writes names as `DnsName("localhost")` and `IpAddress(127.0.0.1)`.
-fn plain(name: &str) -> String {
-    let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
-    inner.unwrap_or(name).trim_matches('"').to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_host_is_what_stands_before_the_port() {
-        assert_eq!(host_of("localhost:7431"), "localhost");
-        assert_eq!(host_of("127.0.0.1:7431"), "127.0.0.1");
-        assert_eq!(host_of("[::1]:7431"), "::1");
-    }
-
-    #[test]
-    fn a_certificate_file_without_certificates_is_told() {
-        assert!(matches!(roots(""), Err(ConnectError::BadCa { .. })));
-        let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----";
-        assert!(matches!(roots(broken), Err(ConnectError::BadCa { .. })));
-    }
-
-    #[test]
-    fn names_are_written_plainly() {
-        assert_eq!(plain("DnsName(\"localhost\")"), "localhost");
-        assert_eq!(plain("IpAddress(127.0.0.1)"), "127.0.0.1");
-        assert_eq!(plain("localhost"), "localhost");
+    fn silence_is_long_once_it_has_lasted_and_then_begins_anew() {
+        let begun = Instant::now();
+        let mut silence = Silence::new(begun);
+        let after = |times: u32| begun + MOVE * times;
+        let almost = Duration::from_millis(1);
+        assert!(!silence.is_long(7, begun));
+        assert!(!silence.is_long(7, after(1) - almost));
+        assert!(!silence.is_long(8, after(1)));
+        assert!(!silence.is_long(8, after(2) - almost));
+        assert!(silence.is_long(8, after(2)));
+        assert!(!silence.is_long(8, after(3) - almost));
+        assert!(silence.is_long(8, after(3)));
     }
 }
