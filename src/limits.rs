@@ -254,6 +254,9 @@ pub const IDLE_TIMEOUT_RANGE: RangeInclusive<Micros> = Micros::from_secs(1)..=Mi
 /// Addresses that a client tries for one connection: a quarter of a second apart, so many have their turn
 /// within the 5 s that a connection may take.
 pub const ADDRESSES: usize = 16;
+/// How late a timer may ring on a machine that is not busy: tokio's run by whole milliseconds. A holder stops so
+/// much before its grant's end.
+pub const TIMER_GRAIN: Micros = Micros::from_ms(1);
 /// Events that one stream of a client holds before it leaves some out and says so.
 pub const EVENTS: usize = 1024;
 /// Streams of events that one client keeps.

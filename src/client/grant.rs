@@ -177,10 +177,12 @@ impl Grant {
     }
 
     /// The instant of the agent's own clock until which it is surely in force, unless it is lost
-    /// otherwise: the uncertainty of the coordinator's clock is taken off. It rises with renewals. Where the
-    /// machine was suspended since, it is earlier than it was said to be: ask again, or [`Grant::check`].
+    /// otherwise: the uncertainty of the coordinator's clock is taken off, and the millisecond by which timers
+    /// ring late. It rises with renewals. Where the machine was suspended since, it is earlier than it was said
+    /// to be: ask again, or [`Grant::check`].
     pub fn until(&self) -> Instant {
-        self.shared().clock.shown(self.shared().until(self.end()))
+        let live = self.standing.borrow().live;
+        self.shared().clock.shown(self.shared().until(live))
     }
 
     /// The fence of claim number `claim`, counted from 0 in the order in which they were declared.
@@ -201,7 +203,7 @@ impl Grant {
         let standing = self.standing.borrow().clone();
         match standing.gone {
             Some(why) => Err(why),
-            None if self.shared().clock.now() >= self.shared().until(standing.live.end) => {
+            None if self.shared().clock.now() >= self.shared().until(standing.live) => {
                 Err(over(self.shared(), &self.standing))
             }
             None => Ok(()),
@@ -223,7 +225,7 @@ impl Grant {
                 if now.live.token != token {
                     return Lost::Moved { token: now.live.token };
                 }
-                let until = shared.until(now.live.end);
+                let until = shared.until(now.live);
                 if shared.clock.now() >= until {
                     return over(&shared, &standing);
                 }

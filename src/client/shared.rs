@@ -15,7 +15,7 @@ use super::event::{Event, Events, Subscriber};
 use super::grant::{Live, Lost, Standing};
 use super::intent::When;
 use crate::limits;
-use crate::session::agent::{AgentSession, Draft, Local, Loss, News, NotTaken, Reply};
+use crate::session::agent::{AgentSession, Draft, Local, Loss, News, NotTaken, Reply, stop};
 use crate::types::{IntentId, Micros, Time};
 use crate::wire::{self, ContestedNews};
 
@@ -235,9 +235,11 @@ impl Shared {
         self.origin.checked_add(since).map_or_else(cut, |at| at.min(cut()))
     }
 
-    /// The instant until which the coordinator's time is surely before `end`.
-    pub(super) fn until(&self, end: Time) -> Instant {
-        let until = self.look(|state, now| state.session.clock().may_be(end, now));
+    /// The instant at which the holder of a window stops: the coordinator's time is surely before its end
+    /// then, timers that ring late included.
+    pub(super) fn until(&self, live: Live) -> Instant {
+        let stop = stop(live.start, live.end);
+        let until = self.look(|state, now| state.session.clock().may_be(stop, now));
         until.map_or_else(|| self.clock.now(), |at| self.instant(at))
     }
 

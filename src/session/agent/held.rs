@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::limits;
 use crate::types::{IntentId, Micros, RawIntent, Slot, Time, Token};
 
 /// A grant in hand.
@@ -55,6 +56,11 @@ impl Held {
         self.renew_at = self.lasting.hold.then(|| self.end.before(two_thirds));
     }
 
+    /// When its holder stops; see [`stop`].
+    pub(super) fn stops(&self) -> Time {
+        stop(self.start, self.end)
+    }
+
     /// The slot of the last answer about it.
     pub(super) fn heard(&self) -> Slot {
         self.heard
@@ -69,6 +75,14 @@ impl Held {
     pub(super) fn wanted_end(&self, now: Time) -> Time {
         now.after(self.lasting.span)
     }
+}
+
+/// The time at which the holder of a window stops, by the latest that the coordinator's time may be: a little
+/// before its end, since timers ring late by their grain, and another's window may begin right there.
+/// Of a short window no more than an eighth is given up.
+pub fn stop(start: Time, end: Time) -> Time {
+    let eighth = Micros::from_us(end.since(start).as_us() / 8);
+    end.before(limits::TIMER_GRAIN.min(eighth))
 }
 
 /// What is due about a grant.
@@ -98,14 +112,14 @@ impl Holdings {
 
     pub(super) fn put(&mut self, id: IntentId, held: Held) {
         self.remove(id);
-        self.due.insert((held.end, Due::End, id));
+        self.due.insert((held.stops(), Due::End, id));
         self.due.extend(held.renew_at.map(|at| (at, Due::Renewal, id)));
         self.held.insert(id, held);
     }
 
     pub(super) fn remove(&mut self, id: IntentId) -> Option<Held> {
         let held = self.held.remove(&id)?;
-        self.due.remove(&(held.end, Due::End, id));
+        self.due.remove(&(held.stops(), Due::End, id));
         if let Some(at) = held.renew_at {
             self.due.remove(&(at, Due::Renewal, id));
         }
@@ -171,4 +185,18 @@ impl Holdings {
 
 fn twice(slot_length: Micros) -> Micros {
     slot_length.plus(slot_length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_stops_a_timers_grain_before_the_end_and_gives_up_little_of_a_short_window() {
+        let (start, us) = (Time::from_us(5_000_000), Micros::from_us);
+        assert_eq!(stop(start, start.after(us(1_000_000))), start.after(us(999_000)));
+        assert_eq!(stop(start, start.after(us(8_000))), start.after(us(7_000)));
+        assert_eq!(stop(start, start.after(us(800))), start.after(us(700)));
+        assert_eq!(stop(start, start), start);
+    }
 }

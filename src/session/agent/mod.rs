@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 pub use clock::{Bounds, ClockEstimate};
 pub use event::{Event, Loss, News, Reply};
-pub use held::Held;
+pub use held::{Held, stop};
 
 use crate::limits;
 use crate::types::{IntentId, Micros, RawIntent, Slot, Time};
@@ -474,7 +474,7 @@ impl AgentSession {
         while let Some((due, what, id)) = self.holdings.first_due() {
             let Some(bounds) = self.clock.bounds(now).filter(|bounds| bounds.latest >= due) else { break };
             // After a stall its end may be due as well as its renewal.
-            let is_over = self.holdings.of(id).is_some_and(|held| bounds.latest >= held.end);
+            let is_over = self.holdings.of(id).is_some_and(|held| bounds.latest >= held.stops());
             match what {
                 Due::Renewal if !is_over => self.renew_by_itself(id, bounds),
                 Due::Renewal | Due::End => self.ended_by_own_clock(id),
