@@ -40,6 +40,8 @@ pub mod space;
 pub mod store;
 #[cfg(feature = "daemon")]
 pub mod telemetry;
+#[cfg(feature = "testing")]
+pub mod testing;
 #[cfg(feature = "daemon")]
 pub mod trace;
 #[cfg(feature = "daemon")]
@@ -51,6 +53,6 @@ pub mod wire;
 pub use client::{Client, Event, Grant, Intent, Outcome, millis, path, secs};
 
 /// The README's code is compiled with the documentation tests.
-#[cfg(all(doctest, feature = "daemon"))]
+#[cfg(all(doctest, feature = "daemon", feature = "testing"))]
 #[doc = include_str!("../README.md")]
 pub struct Readme;

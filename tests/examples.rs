@@ -16,6 +16,10 @@ mod fencing;
 #[allow(dead_code, reason = "its main is not called here")]
 #[path = "../examples/junction/main.rs"]
 mod junction;
+#[cfg(feature = "testing")]
+#[allow(dead_code, reason = "its main is not called here")]
+#[path = "../examples/testing.rs"]
+mod testing; // its tests run here too
 
 /// What the README says that the example prints.
 fn expected(command: &str) -> &'static str {
@@ -50,6 +54,15 @@ async fn fencing_prints_what_its_readme_says() {
     let printed = String::from_utf8(printed).unwrap();
     assert!(ended.is_ok(), "{ended:?}\n{printed}");
     assert_eq!(printed, expected("cargo run --example fencing"));
+}
+
+#[cfg(feature = "testing")]
+#[tokio::test(start_paused = true)]
+async fn testing_prints_what_its_readme_says() {
+    let mut printed = Vec::new();
+    testing::show(&mut printed).await.unwrap();
+    let printed = String::from_utf8(printed).unwrap();
+    assert_eq!(printed, expected("cargo run --example testing"));
 }
 
 /// Times, counts and who is first differ from run to run: what kinds of lines there are does not.

@@ -29,8 +29,9 @@ const LAYERS: &[&[&str]] = &[
     ],
     // Beside them: it drives the protocol's rooms from a seed, and what recovers a coordinator.
     &["sim"],
-    // A load and its measurement: it drives a coordinator by its clients' wire.
-    &["bench"],
+    // A load and its measurement: it drives a coordinator by its clients' wire. And what users test
+    // their agents with: a client, and the coordinator that is one value.
+    &["bench", "testing"],
     &["cli"],
     &["main"],
 ];

@@ -193,12 +193,25 @@ impl ClientBuilder {
         Ok((link, lane))
     }
 
+    /// The name that it will ask for.
+    #[cfg(feature = "testing")]
+    pub(crate) fn name_asked_for(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// How long a connection may take.
+    #[cfg(feature = "testing")]
+    pub(crate) fn longest_connect(&self) -> Duration {
+        self.timeout.unwrap_or(TIMEOUT)
+    }
+
     /// Connects by any connector.
     pub(crate) async fn connect_by(self, connector: Arc<dyn Connector>) -> Result<Client, ConnectError> {
         let timeout = self.timeout.unwrap_or(TIMEOUT);
         let bounds = (self.patience.unwrap_or(PATIENCE), self.clock_bound.unwrap_or(CLOCK_BOUND));
-        let session = AgentSession::new(self.identity());
-        let shared = Arc::new(Shared::new(session, connector.clock(), random() as u64, bounds));
+        let session = AgentSession::new(self.identity(connector.draw()));
+        let first_id = connector.draw() as u64;
+        let shared = Arc::new(Shared::new(session, connector.clock(), first_id, bounds));
         let mut phase = shared.phase.subscribe();
         let connecting = driver::keep_connected(Arc::clone(&shared), connector, timeout);
         let mut connecting = AbortOnDrop(Some(tokio::spawn(connecting)));
@@ -216,13 +229,13 @@ impl ClientBuilder {
         }
     }
 
-    fn identity(&self) -> Identity {
+    fn identity(&self, incarnation: u128) -> Identity {
         let bound = self.clock_bound.unwrap_or(CLOCK_BOUND);
         let own = concat!("preclaim-client ", env!("CARGO_PKG_VERSION"));
         Identity {
             name: self.name.clone().or_else(|| std::env::var("PRECLAIM_NAME").ok()),
             label: self.label.clone().unwrap_or_else(|| LABEL.into()),
-            incarnation: random(),
+            incarnation,
             role: if self.observer { Role::Observer } else { Role::Agent },
             refuse_if_live: self.refuse_if_live,
             software: self.software.clone().unwrap_or_else(|| own.into()),

@@ -9,6 +9,7 @@ use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::ConnectError;
+use super::builder::random;
 use crate::wire::CloseCode;
 
 /// A future on the heap, so that connectors can be swapped at run time.
@@ -41,6 +42,11 @@ pub(crate) trait Connector: Send + Sync + std::fmt::Debug {
 
     /// The clock by which the agent lives.
     fn clock(&self) -> Arc<dyn Clock>;
+
+    /// 128 bits by chance: for what must differ from process to process, and from try to try.
+    fn draw(&self) -> u128 {
+        random()
+    }
 }
 
 /// One connection.

@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::ConnectError;
-use super::builder::random;
 use super::connector::{Closed, Connector, Lane, Link};
 use super::shared::Shared;
 use crate::limits;
@@ -55,7 +54,7 @@ pub(super) async fn keep_connected(shared: Arc<Shared>, connector: Arc<dyn Conne
     loop {
         let failed = one_connection(&shared, &*connector, timeout).await;
         let Some(stood) = shared.with(|state, now| state.connection_over(failed, now)) else { return };
-        let pause = backoff.next(stood.to_std() >= SETTLED);
+        let pause = backoff.next(stood.to_std() >= SETTLED, connector.draw());
         tokio::select! {
             biased;
             () = shared.clock.sleep_until(shared.clock.now() + pause) => {}
@@ -72,11 +71,11 @@ struct Backoff {
 }
 
 impl Backoff {
-    fn next(&mut self, afresh: bool) -> Duration {
+    fn next(&mut self, afresh: bool, drawn: u128) -> Duration {
         self.tries = if afresh { 0 } else { self.tries.saturating_add(1) };
         let most = FIRST_BACKOFF.saturating_mul(1 << self.tries.min(16)).min(MOST_BACKOFF);
         // 53 of the bits that were drawn, as a number from 0 to 1.
-        most.mul_f64((random() as u64 >> 11) as f64 / (1_u64 << 53) as f64)
+        most.mul_f64((drawn as u64 >> 11) as f64 / (1_u64 << 53) as f64)
     }
 }
 
@@ -263,14 +262,18 @@ async fn goodbye(shared: &Shared) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::builder::random;
 
     #[test]
     fn tries_spread_out_more_and_more_and_never_stay_away_for_long() {
         let mut backoff = Backoff::default();
         for tries in 1..100_u32 {
             let most = FIRST_BACKOFF.saturating_mul(1 << tries.min(16)).min(MOST_BACKOFF);
-            assert!(backoff.next(false) <= most);
+            assert!(backoff.next(false, random()) <= most);
         }
-        assert!((0..100).all(|_| backoff.next(true) <= FIRST_BACKOFF), "a good connection starts anew");
+        assert!(
+            (0..100).all(|_| backoff.next(true, random()) <= FIRST_BACKOFF),
+            "a good connection starts anew"
+        );
     }
 }

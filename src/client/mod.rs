@@ -72,7 +72,9 @@ use std::time::{Duration, Instant};
 pub use builder::ClientBuilder;
 #[cfg(feature = "daemon")]
 pub(crate) use builder::random;
-#[cfg(feature = "daemon")]
+#[cfg(feature = "testing")]
+pub(crate) use connector::{Boxed, Clock, Closed, Connector};
+#[cfg(any(feature = "daemon", feature = "testing"))]
 pub(crate) use connector::{Lane, Link};
 pub use degrade::{
     Attempt, Cause, Conduct, Degradations, Degrade, Degraded, LastPlan, PursueError, Pursued, Setback, Tally,
@@ -86,6 +88,8 @@ pub use look::{Filter, Listing, Watching};
 pub use outcome::{
     Conflict, DeclareError, Outcome, Rejected, Released, Renewal, RequestError, Revision, Stale,
 };
+#[cfg(feature = "testing")]
+pub(crate) use quic::IDLE;
 
 use crate::session::agent::{Bounds, Draft, NotTaken, Reply};
 use crate::types::{IntentId, Micros, Time};

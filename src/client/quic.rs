@@ -26,7 +26,7 @@ use trust::{Complaint, Verifier};
 /// A connection over which nothing came for so long is given up. A lease of 10 s is renewed when a third
 /// of it has passed, so that 6.7 s of it are left when the way is lost just then: what remains after
 /// this is for a new connection. The session pings every 2 s, and QUIC sends again what is lost.
-const GIVE_UP: Duration = Duration::from_secs(5);
+pub(crate) const GIVE_UP: Duration = Duration::from_secs(5);
 /// After how long a silent connection is asked for a sign of life: one on which only watchers and
 /// listings wait is kept open by this.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);

@@ -420,7 +420,8 @@ impl Coordinator {
         }
     }
 
-    fn listing(&self, list: &List, now: Time) -> ToAgent {
+    /// The page that `list` asks for, or why there is none.
+    pub fn listing(&self, list: &List, now: Time) -> ToAgent {
         let refuse = |reason, field| self.sessions.refuse_look(list.request, reason, field, now);
         match Query::of(list) {
             Err(field) => refuse(Refusal::Invalid, field),

@@ -7,7 +7,7 @@ use super::course::{Bounds, Course, Seen, Step};
 use super::policies::Applied;
 use super::{Attempt, Cause, Choice, Conduct, Degradations, Degraded, PursueError, Pursued, Setback, Why};
 use crate::client::shared::Shared;
-use crate::client::{Client, DeclareError, Intent, Outcome, builder};
+use crate::client::{Client, DeclareError, Intent, Outcome};
 use crate::wire::Refusal;
 
 /// What any span is cut to, so that it can be added to any instant.
@@ -88,9 +88,11 @@ struct Pursuit<'a> {
 impl<'a> Pursuit<'a> {
     fn new(client: &'a Client) -> Self {
         let shared = client.shared();
+        // Ids go on from one that was drawn by chance.
+        let seed = shared.look(|state, _| state.fresh_id()).number();
         Pursuit {
             client,
-            course: Course::new(builder::random() as u64),
+            course: Course::new(seed),
             began: shared.clock.now(),
             overdue: None,
             last: None,
