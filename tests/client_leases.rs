@@ -533,7 +533,7 @@ async fn what_ended_while_an_agent_was_away_is_told_when_it_is_back() {
     world.unreachable("car-7", false);
     assert_eq!(grant.lost().await, Lost::Released { reason: Some("night".into()) });
     assert!(matches!(news.next().await, Some(Event::Disconnected { .. })));
-    assert!(matches!(news.next().await, Some(Event::Resumed { away }) if away >= secs(30)));
+    assert!(matches!(news.next().await, Some(Event::Resumed { away, .. }) if away >= secs(30)));
     assert!(matches!(news.next().await, Some(Event::Lost { .. })));
 }
 

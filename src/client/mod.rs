@@ -89,7 +89,7 @@ pub use outcome::{
     Conflict, DeclareError, Outcome, Rejected, Released, Renewal, RequestError, Revision, Stale,
 };
 #[cfg(feature = "testing")]
-pub(crate) use quic::IDLE;
+pub(crate) use quic::GIVE_UP;
 
 use crate::session::agent::{Bounds, Draft, NotTaken, Reply};
 use crate::types::{IntentId, Micros, Time};

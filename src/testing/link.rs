@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::line::Line;
 use super::net::{Down, Net};
-use crate::client::{Boxed, Clock, Closed, ConnectError, Connector, IDLE, Lane, Link};
+use crate::client::{Boxed, Clock, Closed, ConnectError, Connector, GIVE_UP, Lane, Link};
 use crate::limits;
 use crate::session::coordinator::{ConnectionId, LaneId, Place};
 use crate::wire::{CloseCode, FrameReader, ToCoordinator};
@@ -200,7 +200,7 @@ pub(super) async fn end_in_silence(net: Arc<Net>, line: Line, id: ConnectionId, 
         tokio::select! {
             biased;
             () = async { line.through(Instant::now()).await } => {}
-            () = sleep(IDLE) => {
+            () = sleep(GIVE_UP) => {
                 return net.cut(id, &end, &Closed::because("timed out"));
             }
         }

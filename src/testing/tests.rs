@@ -149,7 +149,7 @@ async fn a_line_that_is_silent_for_long_loses_its_connection_and_no_new_one_is_h
     let world = World::new();
     let client = world.client("car-7").await;
     world.unreachable("car-7", true);
-    world.advance(crate::client::IDLE - millis(1)).await;
+    world.advance(crate::client::GIVE_UP - millis(1)).await;
     assert!(client.is_connected());
     world.advance(millis(2)).await;
     assert!(!client.is_connected());
