@@ -28,6 +28,8 @@ mod renew;
 mod resolve;
 mod serve;
 mod signal;
+#[cfg(feature = "sim")]
+mod sim;
 mod table;
 mod times;
 mod watch;
@@ -69,6 +71,8 @@ enum Command {
     Resolve(resolve::Args),
     Audit(audit::Args),
     Bench(bench::Args),
+    #[cfg(feature = "sim")]
+    Sim(sim::Args),
     Config(config::Args),
     Completion(completion::Args),
     ExitCodes(exit::Args),
@@ -94,6 +98,8 @@ pub fn main() -> process::ExitCode {
         Command::Resolve(args) => resolve::run(args),
         Command::Audit(args) => audit::run(&args),
         Command::Bench(args) => bench::run(args),
+        #[cfg(feature = "sim")]
+        Command::Sim(args) => sim::run(&args),
         Command::Config(args) => config::run(args),
         Command::Completion(args) => completion::run(args),
         Command::ExitCodes(args) => exit::run(args),

@@ -130,15 +130,17 @@ pub fn recover(
     from: StartFrom,
     wall: Time,
 ) -> Result<Restart, RecoveryError> {
-    recover_with(disk, config, options(settings), from, wall)
+    recover_with(disk, config, options(settings), from, wall, drawn_id())
 }
 
-fn recover_with(
+/// As [`recover`]. A state that is begun anew has the number `new_id`.
+pub(crate) fn recover_with(
     disk: Arc<dyn Disk>,
     config: &Config,
     options: Options,
     from: StartFrom,
     wall: Time,
+    new_id: u64,
 ) -> Result<Restart, RecoveryError> {
     let mut follower = Follower::default();
     let mut records = 0;
@@ -150,9 +152,9 @@ fn recover_with(
     };
     let (log, found) = match from {
         StartFrom::State => open(Begin::GoOn),
-        StartFrom::Nothing { .. } => open(Begin::New(drawn_id())),
+        StartFrom::Nothing { .. } => open(Begin::New(new_id)),
         StartFrom::Doubtful { .. } => match open(Begin::GoOn) {
-            Err(OpenError::Empty { .. }) => open(Begin::New(drawn_id())),
+            Err(OpenError::Empty { .. }) => open(Begin::New(new_id)),
             opened => opened,
         },
     }?;

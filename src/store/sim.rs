@@ -130,6 +130,11 @@ impl SimDisk {
         self.state().restart();
     }
 
+    /// Whether its machine has power.
+    pub fn has_power(&self) -> bool {
+        self.state().has_power
+    }
+
     /// Lets the wall clock go on, by which files are dated.
     pub fn pass(&self, span: Micros) {
         let mut state = self.state();

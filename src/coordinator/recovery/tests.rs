@@ -136,7 +136,7 @@ fn intent(id: IntentId, dice: &mut Dice) -> RawIntent {
 /// A life of a coordinator: until its slots are over, or its journal no longer answers committed.
 fn live(disk: &SimDisk, sent: &mut Sent, dice: &mut Dice, wall: &mut Time) -> Result<(), RecoveryError> {
     let config = config();
-    let start = |from| recover_with(Arc::new(disk.clone()), &config, options(), from, *wall);
+    let start = |from| recover_with(Arc::new(disk.clone()), &config, options(), from, *wall, 1);
     let restart = match start(StartFrom::State) {
         Err(RecoveryError::Open(OpenError::Empty { .. })) if sent.slots.is_empty() => {
             start(StartFrom::Nothing { token_floor: 1 })?

@@ -74,6 +74,16 @@ impl Intents {
         self.loads.contains_key(agent)
     }
 
+    /// How many intents are in force or undecided.
+    pub(super) fn len(&self) -> usize {
+        self.routes.len()
+    }
+
+    /// How many names have something going.
+    pub(super) fn names(&self) -> usize {
+        self.loads.len()
+    }
+
     /// The intents in force or undecided, on a connection that is gone.
     pub(super) fn restored(
         live: impl ExactSizeIterator<Item = notes::Live>,

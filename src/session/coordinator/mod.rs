@@ -252,6 +252,18 @@ impl Sessions {
         self.members.keys().map(|connection| told_to_drain(*connection, reason)).collect()
     }
 
+    /// What there is at present, by name, for those who look for what is left over.
+    pub fn sizes(&self) -> [(&'static str, usize); 6] {
+        [
+            ("connections", self.members.len()),
+            ("names", self.names.len()),
+            ("sessions without a connection", self.left.len()),
+            ("intents", self.intents.len()),
+            ("loads of names", self.intents.names()),
+            ("watches", self.watchers.len()),
+        ]
+    }
+
     /// The note that was written beside an intent in force or undecided.
     pub fn note(&self, agent: &Agent, id: IntentId) -> Option<&str> {
         self.intents.route(agent, id).map(|route| &*route.note)
