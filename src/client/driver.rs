@@ -84,8 +84,14 @@ impl Backoff {
 async fn one_connection(shared: &Arc<Shared>, connector: &dyn Connector, timeout: Duration) -> ConnectError {
     let deadline = shared.clock.now() + timeout;
     let opened = async {
-        let link = connector.connect().await?;
-        let lane = link.open_lane().await.map_err(ConnectError::before_welcome)?;
+        let link = connector.connect().await?; // which keeps to the same time by itself, and says more
+        let lane = tokio::select! {
+            biased;
+            lane = link.open_lane() => lane.map_err(ConnectError::before_welcome)?,
+            () = shared.clock.sleep_until(deadline) => {
+                return Err(ConnectError::NoWelcome { after: timeout });
+            }
+        };
         Ok((link, lane))
     };
     let (link, lane) = tokio::select! {
@@ -94,7 +100,6 @@ async fn one_connection(shared: &Arc<Shared>, connector: &dyn Connector, timeout
             Ok(opened) => opened,
             Err(error) => return error,
         },
-        () = shared.clock.sleep_until(deadline) => return ConnectError::NoWelcome { after: timeout },
         () = goodbye(shared) => return ConnectError::Refused { why: "closed by the agent".into() },
     };
     let mut ended = std::pin::pin!(run(shared, Arc::clone(&link), lane));

@@ -4,8 +4,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_core::Stream;
 use tokio::sync::mpsc;
-use tokio_stream::Stream;
 
 use super::Lost;
 use super::degrade::Tally;

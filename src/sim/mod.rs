@@ -1,7 +1,7 @@
 //! The protocol's rooms, driven without a thread, a socket or a clock.
 //!
 //! [`coordinator`] is a whole coordinator as one value: messages and the time go in, what is to be sent
-//! comes out. It stands under tests of agents, and under [`simulate`]: many agents, a network, clocks, a
+//! comes out. It stands under tests of agents, and under `simulate` (feature `sim`): many agents, a network, clocks, a
 //! disk and a coordinator, all of which fail, from a seed. Nothing here reads a clock or draws by chance,
 //! so the same calls have the same effects. docs/SIMULATION.md says what is modelled and what is not.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]

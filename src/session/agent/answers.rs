@@ -138,7 +138,8 @@ impl AgentSession {
         let reply = match answer.verdict {
             Verdict::Granted { start, end, token } | Verdict::Moved { start, end, token } => {
                 let is_over = self.clock.bounds(now).is_some_and(|bounds| bounds.latest >= end);
-                if (answer.repeat && end <= at) || is_over {
+                // A first answer is handed out all the same: it was good then, and `check` says that it is over.
+                if (answer.repeat && end <= at) || (asked_again && is_over) {
                     if self.lasting_of(request).hold && self.may_ask().is_ok() {
                         self.ask(Ask::Release { id }); // a renewal by another session may be on its way
                     }
