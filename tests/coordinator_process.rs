@@ -8,8 +8,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 
-use preclaim::wire::CloseCode;
-use raw_peer::Peer;
+use preclaim::wire::{CloseCode, Degradations, Hello};
+use raw_peer::{Peer, hello};
 
 /// A `preclaim` that was started, and is ended with the test.
 struct Daemon {
@@ -130,7 +130,11 @@ fn serve_takes_its_certificate_from_files_and_tells_agents_when_it_stops() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let peer = Peer::connect(addr, made.cert.der()).await;
-        let (_lane, _) = peer.hello("car-7").await;
+        let told = Degradations { stopped: 2, kept_last_plan: 0, fell_back: 1 };
+        let hello = Hello { extensions: told.extensions(), ..hello("car-7", "main", 1) };
+        let (_lane, _) = peer.say_hello(hello).await;
+        let line = daemon.line_with("went without grants");
+        assert!(line.contains("WARN") && line.contains("car-7"), "{line}");
         daemon.signal("-TERM");
         assert_eq!(peer.close_code().await, CloseCode::ShuttingDown);
     });
