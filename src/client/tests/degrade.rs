@@ -118,7 +118,7 @@ async fn without_a_coordinator_it_stops_after_its_time_and_the_next_time_at_once
     assert!(matches!(it.conduct(), Conduct::Stop));
     let took = Clock::now(&clock) - began;
     assert!(took >= secs(3) && took <= secs(3) + millis(10), "{took:?}");
-    let it = degraded(client.pursue(the_dock).await);
+    let it = degraded(meanwhile(&clock, client.pursue(the_dock)).await);
     assert_eq!((it.why().cause(), it.why().tries()), (Cause::Silence, 0), "it has been silent for long");
     let degradations = client.degradations();
     let since_start = degradations.since_start;
@@ -360,7 +360,7 @@ async fn what_was_counted_is_told_once_to_the_agent_and_to_the_coordinator_when_
     cut(&peer);
     is_away(&client).await;
     let _ = degraded(meanwhile(&clock, client.pursue(the_dock)).await);
-    let _ = degraded(client.pursue(the_dock).await);
+    let _ = degraded(meanwhile(&clock, client.pursue(the_dock)).await);
     assert_eq!(client.degradations().unreported.total(), 2);
     // A connection that is lost before its welcome has told nobody.
     let mut early = meanwhile(&clock, come.recv()).await.unwrap();
@@ -412,15 +412,14 @@ async fn a_pursuit_that_is_dropped_at_any_await_leaves_no_grant_behind() {
             }
         }
         drop(pursuing);
-        drop(client);
-        loop {
-            match peer.receive().await {
+        // The client lives on: its goodbye would withdraw what is left.
+        while let Some(message) = peer.received_by_now().await {
+            match message {
                 ToCoordinator::Declare(_) => live = true,
                 ToCoordinator::Release(release) => {
                     assert_eq!(release.id, IntentId::new(5));
                     live = false;
                 }
-                ToCoordinator::Bye(_) => break,
                 other => panic!("{other:?}"),
             }
         }
