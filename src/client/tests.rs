@@ -124,6 +124,11 @@ impl Connector for Pipes {
     fn clock(&self) -> Arc<dyn Clock> {
         Arc::new(self.clock.clone())
     }
+
+    /// Nothing by chance: a pause before another try is as long as it can be, and ids go on from here.
+    fn draw(&self) -> u128 {
+        0xffff_ffff_0000_0001
+    }
 }
 
 /// The coordinator's end, scripted by the test.
