@@ -48,7 +48,7 @@ impl Rig {
             compress: true,
         };
         let restart = recover(Arc::new(disk.clone()), &config, &state, from, wall).unwrap();
-        let clock = Arc::new(ManualClock::new(wall.max(restart.clock_floor)));
+        let clock = Arc::new(ManualClock::new(restart.starts_at));
         let mut settings = CoordinatorConfig::in_memory(config.rules).unwrap();
         settings.clock = clock.clone();
         settings.journal = Box::new(restart.journal);

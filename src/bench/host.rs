@@ -43,9 +43,8 @@ impl Host {
 
     fn start_own(plan: &Plan) -> Result<Self, BenchError> {
         let opened = plan.keep.as_ref().map(|keep| Kept::open(keep, plan)).transpose()?;
-        let floor = opened.as_ref().map_or(Time::ZERO, |opened| opened.clock_floor);
         // One clock for both sides, so that what each of them stamps can be compared.
-        let clock = SystemClock::start(floor);
+        let clock = opened.as_ref().map_or_else(|| SystemClock::start(Time::ZERO), |opened| opened.clock);
         let probe = Arc::new(Probe::new(clock));
         let rules = Rules { length: plan.slot, ..Rules::default() };
         let mut config = CoordinatorConfig {

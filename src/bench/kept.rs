@@ -12,7 +12,7 @@ use super::crowd::{self, Crowd};
 use super::watched::Watched;
 use super::{BenchError, Keep, Plan};
 use crate::audit::{Appended, Journal, SlotEntry};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, Reading, SystemClock};
 use crate::config::{Config, Durability, StateConfig, show_duration};
 use crate::coordinator::{Recovered, StartFrom, recover};
 use crate::limits::AUDIT_SEGMENT_BYTES;
@@ -51,8 +51,8 @@ pub(super) struct Opened {
     pub(super) kept: Kept,
     pub(super) journal: Box<dyn Journal>,
     pub(super) recovered: Recovered,
-    /// Its clock starts at this or later.
-    pub(super) clock_floor: Time,
+    /// Its clock.
+    pub(super) clock: SystemClock,
 }
 
 /// A record that was appended.
@@ -82,7 +82,6 @@ struct Meter {
 impl Kept {
     /// Opens the directory that `keep` names, and says what a coordinator needs to go on from it.
     pub(super) fn open(keep: &Keep, plan: &Plan) -> Result<Opened, BenchError> {
-        let now = || SystemClock::start(Time::ZERO).now();
         let fresh = keep.dir.is_none().then(Fresh::new);
         let directory = keep.dir.clone().or(fresh.as_ref().map(|fresh| fresh.0.clone())).unwrap_or_default();
         let disk = Arc::new(Watched::new(RealDisk::create(&directory)?));
@@ -92,12 +91,12 @@ impl Kept {
         if fs::read_dir(&directory)?.next().is_none() {
             from = StartFrom::Nothing { token_floor: 1 };
             if keep.grants > 0 {
-                crowd::fill(disk.clone(), &config, &settings, Crowd::of(keep.grants), now())?;
+                crowd::fill(disk.clone(), &config, &settings, Crowd::of(keep.grants), Reading::take().wall)?;
                 from = StartFrom::State;
             }
         }
-        let began = Instant::now();
-        let restart = recover(disk.clone(), &config, &settings, from, now())?;
+        let (began, now) = (Instant::now(), Reading::take());
+        let restart = recover(disk.clone(), &config, &settings, from, now)?;
         let took = micros(began);
         let (grants, records) = (restart.report.grants, restart.report.records);
         let recovery = Recovery { took, grants, records };
@@ -105,8 +104,9 @@ impl Kept {
         let at = restart.journal.position();
         let journal = Metered { journal: restart.journal, at, meter: Arc::clone(&meter) };
         let kept = Kept { durability: keep.durability, directory, recovery, meter, disk, _fresh: fresh };
-        let (recovered, clock_floor) = (restart.recovered, restart.clock_floor);
-        Ok(Opened { kept, journal: Box::new(journal), recovered, clock_floor })
+        let clock = SystemClock::showing(&now, restart.time);
+        std::thread::sleep(restart.starts_at.since(clock.now()).to_std());
+        Ok(Opened { kept, journal: Box::new(journal), recovered: restart.recovered, clock })
     }
 
     /// Records appended since.

@@ -28,7 +28,6 @@ mod renew;
 mod resolve;
 mod serve;
 mod signal;
-#[cfg(feature = "sim")]
 mod sim;
 mod table;
 mod times;
@@ -71,7 +70,6 @@ enum Command {
     Resolve(resolve::Args),
     Audit(audit::Args),
     Bench(bench::Args),
-    #[cfg(feature = "sim")]
     Sim(sim::Args),
     Config(config::Args),
     Completion(completion::Args),
@@ -98,7 +96,6 @@ pub fn main() -> process::ExitCode {
         Command::Resolve(args) => resolve::run(args),
         Command::Audit(args) => audit::run(&args),
         Command::Bench(args) => bench::run(args),
-        #[cfg(feature = "sim")]
         Command::Sim(args) => sim::run(&args),
         Command::Config(args) => config::run(args),
         Command::Completion(args) => completion::run(args),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::signal::Stop;
 use super::{ExitCode, output};
 use crate::audit::NoJournal;
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, Reading, SystemClock};
 use crate::config::{Config, Durability, StateConfig, TlsFiles, show_duration};
 use crate::coordinator::{
     self, BindError, Coordinator, CoordinatorConfig, CoordinatorError, Identity, Open, RecoveryError, Report,
@@ -17,7 +17,10 @@ use crate::coordinator::{
 };
 use crate::store::{self, OpenError, RealDisk};
 use crate::telemetry::Telemetry;
-use crate::types::Time;
+use crate::types::{Micros, Time};
+
+/// A wall clock that is so far off is told of.
+const WALL_OFF_US: u64 = 1_000_000;
 
 const EXAMPLE: &str = "\
 Example:
@@ -81,7 +84,8 @@ pub(super) fn run(args: &Args) -> ExitCode {
     let Some(state) = config.state.clone() else {
         return unusable(&args.config, "[state] with dir is needed: there the audit log is kept");
     };
-    let restart = match restart(&config, &state, args.start_from()) {
+    let now = Reading::take();
+    let restart = match restart(&config, &state, args.start_from(), now) {
         Ok(restart) => restart,
         Err(error) => {
             output::complain(&error);
@@ -92,7 +96,9 @@ pub(super) fn run(args: &Args) -> ExitCode {
     let kept = tell_kept(&state, &restart.report);
     let metrics = config.metrics;
     let mut config = coordinator_config(config, identity, args.check_invariants);
-    config.clock = Arc::new(SystemClock::start(restart.clock_floor));
+    let clock = SystemClock::showing(&now, restart.time);
+    std::thread::sleep(restart.starts_at.since(clock.now()).to_std());
+    config.clock = Arc::new(clock);
     config.journal = Box::new(restart.journal);
     config.recovered = Some(restart.recovered);
     run_coordinator(config, metrics, |coordinator| {
@@ -101,7 +107,12 @@ pub(super) fn run(args: &Args) -> ExitCode {
     })
 }
 
-fn restart(config: &Config, state: &StateConfig, from: StartFrom) -> Result<Restart, RecoveryError> {
+fn restart(
+    config: &Config,
+    state: &StateConfig,
+    from: StartFrom,
+    now: Reading,
+) -> Result<Restart, RecoveryError> {
     let disk = match from {
         StartFrom::State if !state.dir.exists() => {
             return Err(OpenError::Empty { place: state.dir.display().to_string() }.into());
@@ -111,7 +122,7 @@ fn restart(config: &Config, state: &StateConfig, from: StartFrom) -> Result<Rest
     };
     let fault = |error| store::Fault { doing: "create", file: state.dir.display().to_string(), error };
     let disk = Arc::new(disk.map_err(|error| OpenError::Disk(fault(error)))?);
-    coordinator::recover(disk, config, state, from, SystemClock::start(Time::ZERO).now())
+    coordinator::recover(disk, config, state, from, now)
 }
 
 /// What was found, and what a crash may forget from here on.
@@ -123,6 +134,14 @@ fn tell_kept(state: &StateConfig, report: &Report) -> String {
         output::complain(format_args!(
             "{}, offset {}: a write of {} bytes was not finished, and is cut off; nothing of it was ever sent",
             torn.file, torn.offset, torn.bytes
+        ));
+    }
+    if let Some(ahead_us) = report.wall_ahead_us.filter(|ahead_us| ahead_us.unsigned_abs() >= WALL_OFF_US) {
+        let off = show_duration(Micros::from_us(ahead_us.unsigned_abs()));
+        let way = if ahead_us > 0 { "ahead of" } else { "behind" };
+        output::complain(format_args!(
+            "the wall clock is {off} {way} the coordinator's time, which goes on as before so that no lease \
+             ends early; it takes the wall clock again after this machine's next boot"
         ));
     }
     let found = match report.last_slot {

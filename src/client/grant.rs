@@ -310,7 +310,9 @@ impl Grant {
         self.inner.client.renew(self.inner.id, until).await
     }
 
-    /// Declares `intent` in the grant's place. Where it is refused, the grant stays as it was. Not
+    /// Declares `intent` in the grant's place. Where it is refused, the grant stays as it was. Until it is
+    /// known what came of it, count on what is in the old windows and in the new ones alike, and on nothing else: what a
+    /// granted revision leaves may be another's before its answer is here. Not
     /// cancel safe: once sent it takes its course, and the grant follows what comes of it.
     ///
     /// # Errors

@@ -2,7 +2,8 @@
 //!
 //! Coordinator time is microseconds since the Unix epoch from a source that never runs backwards.
 //! The wall clock is read once, when the clock starts; whatever is done to it afterwards moves no
-//! slot. This room decides nothing and must never hand out an instant earlier than one before it.
+//! slot. A coordinator that is started again while its machine has run on goes on as if it had never been
+//! away, whatever the wall clock shows ([`Run`]). This room decides nothing and must never hand out an instant earlier than one before it.
 
 mod manual;
 mod system;
@@ -10,7 +11,7 @@ mod system;
 use std::fmt::Debug;
 
 pub use manual::ManualClock;
-pub use system::SystemClock;
+pub use system::{Reading, Run, SystemClock};
 
 use crate::types::Time;
 

@@ -1,6 +1,8 @@
-//! The real clock: monotonic, anchored once to the wall clock.
+//! The real clock: monotonic, anchored once.
 
 use std::thread;
+#[cfg(target_os = "linux")]
+use std::time::Duration;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::Clock;
@@ -8,7 +10,7 @@ use crate::types::{Micros, Time};
 
 /// Coordinator time of a real machine.
 ///
-/// Counts on the monotonic clock from the one reading of the wall clock that it was started with,
+/// Counts on the monotonic clock from the one reading that it was started with,
 /// so that setting the wall clock, in either direction and by any amount, changes nothing. Time that
 /// the machine spends suspended does not count.
 #[derive(Clone, Copy, Debug)]
@@ -18,15 +20,58 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// A clock that shows the wall clock's time now, or `floor` where that is later: a coordinator
-    /// that is restarted must not show a time before its last slot.
+    /// A clock that shows the wall clock's time now, or `floor` where that is later.
     pub fn start(floor: Time) -> Self {
-        SystemClock::anchored(wall_clock(), floor)
+        let now = Reading::take();
+        SystemClock::showing(&now, now.wall.max(floor))
     }
 
-    /// As [`SystemClock::start`], with the wall clock's reading given.
-    pub fn anchored(wall: Time, floor: Time) -> Self {
-        SystemClock { started: Instant::now(), origin: wall.max(floor) }
+    /// A clock that showed `time` at that reading.
+    pub fn showing(reading: &Reading, time: Time) -> Self {
+        SystemClock { started: reading.at, origin: time }
+    }
+}
+
+/// What the clocks of this machine showed at one instant.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    at: Instant,
+    /// The wall clock. Before the epoch it reads as the epoch.
+    pub wall: Time,
+    /// How long the machine has run, where the system tells.
+    pub run: Option<Run>,
+}
+
+impl Reading {
+    /// Reads them.
+    pub fn take() -> Self {
+        Reading { at: Instant::now(), wall: wall_clock(), run: Run::now() }
+    }
+}
+
+/// One run of a machine, from a boot to its end, and how far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Another one after each boot.
+    pub id: u64,
+    /// Since its boot, by the clock that [`SystemClock`] counts on.
+    pub since: Micros,
+}
+
+impl Run {
+    /// This machine's. Known on Linux alone: there the kernel draws an id at each boot.
+    #[cfg(target_os = "linux")]
+    fn now() -> Option<Run> {
+        let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let digits: String = id.chars().filter(char::is_ascii_hexdigit).take(16).collect();
+        let id = u64::from_str_radix(&digits, 16).ok()?;
+        let since = Duration::try_from(rustix::time::clock_gettime(rustix::time::ClockId::Monotonic)).ok()?;
+        Some(Run { id, since: since.into() })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn now() -> Option<Run> {
+        None
     }
 }
 
@@ -73,17 +118,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wall_clock_behind_the_floor_starts_at_the_floor() {
-        let floor = Time::from_us(5_000_000);
-        assert!(SystemClock::anchored(Time::from_us(7), floor).now() >= floor);
-        assert!(SystemClock::anchored(Time::ZERO, floor).now() >= floor);
+    fn it_goes_on_from_what_it_showed_at_its_reading_whatever_the_wall_clock_shows() {
+        for shown in [Time::from_us(5_000_000), wall_clock().after(Micros::from_secs(86_400))] {
+            let now = SystemClock::showing(&Reading::take(), shown).now();
+            assert!(now >= shown && now.since(shown) < Micros::from_secs(3600));
+        }
+        let floor = wall_clock().after(Micros::from_secs(86_400));
+        assert!(SystemClock::start(floor).now() >= floor);
+        assert!(SystemClock::start(Time::ZERO).now() > Time::ZERO);
     }
 
     #[test]
-    fn a_wall_clock_ahead_of_the_floor_is_shown() {
-        let wall = Time::from_us(9_000_000);
-        let now = SystemClock::anchored(wall, Time::from_us(5)).now();
-        assert!(now >= wall && now.since(wall) < Micros::from_secs(3600));
+    #[cfg(target_os = "linux")]
+    fn a_run_of_the_machine_is_told_from_others_and_goes_on_evenly() {
+        let (before, after) = (Reading::take(), Reading::take());
+        let (run, later) = (before.run.unwrap(), after.run.unwrap());
+        assert_eq!(run.id, later.id);
+        assert!(run.since > Micros::ZERO && later.since >= run.since);
+        // By the clock that is counted on: what has passed is the same by both.
+        let passed = u64::try_from((after.at - before.at).as_micros()).unwrap();
+        assert!(later.since.as_us() - run.since.as_us() <= passed + 1_000_000);
     }
 
     #[test]

@@ -37,9 +37,8 @@ use std::sync::Arc;
 pub use health::Health;
 pub use observer::{Departure, Observer, Punctuality, SlotReport};
 use quinn::{Endpoint, Incoming};
-#[cfg(feature = "sim")]
 pub(crate) use recovery::recover_with;
-pub use recovery::{RecoveryError, Report, Restart, StartFrom, recover, rules_of};
+pub use recovery::{Now, RecoveryError, Report, Restart, StartFrom, recover, rules_of};
 pub use running::Running;
 use rustls::pki_types::CertificateDer;
 use tokio::sync::{Semaphore, watch};

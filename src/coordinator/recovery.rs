@@ -7,10 +7,11 @@ use std::thread;
 
 use super::{Recovered, drawn_id};
 use crate::audit::{Follower, State};
+use crate::clock::{Reading, Run};
 use crate::config::{Config, ConfigError, StateConfig, show_duration};
 use crate::resolver::{Resolver, Rules, RulesChange, SystemOp};
 use crate::session::coordinator::{Live, Restored};
-use crate::store::{self, Begin, Disk, FileJournal, Log, OpenError, Options, TornTail, UpkeepBy};
+use crate::store::{self, Anchor, Begin, Disk, FileJournal, Log, OpenError, Options, TornTail, UpkeepBy};
 use crate::types::{Slot, Time};
 
 /// Whether there is a state already.
@@ -37,8 +38,12 @@ pub struct Restart {
     pub recovered: Recovered,
     /// Where records go.
     pub journal: FileJournal,
-    /// The clock's first reading is this or later: no slot is decided twice.
-    pub clock_floor: Time,
+    /// What the coordinator's clock showed at [`Now`]: while the machine runs on, time goes on as if the
+    /// coordinator had not been away.
+    pub time: Time,
+    /// The clock's first reading is this or later, so that no slot is decided twice. Where it is later than
+    /// `time`, that is waited for: no more than two slots.
+    pub starts_at: Time,
     /// What was found, for people.
     pub report: Report,
 }
@@ -58,6 +63,44 @@ pub struct Report {
     pub torn: Option<TornTail>,
     /// Snapshots that were damaged and passed over, and why.
     pub passed_over: Vec<(String, String)>,
+    /// Where time goes on by the machine's run: µs by which the wall clock is ahead of it.
+    pub wall_ahead_us: Option<i64>,
+}
+
+/// What the clocks of the machine show when a coordinator starts.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// The wall clock.
+    pub wall: Time,
+    /// How long the machine has run, where that is known.
+    pub run: Option<Run>,
+}
+
+impl Now {
+    /// The coordinator's time now, if it had never been away: known where it ran in this run of the machine before.
+    fn goes_on(&self, anchor: Option<Anchor>) -> Option<Time> {
+        let (run, anchor) = (self.run?, anchor?);
+        (run.id == anchor.run).then(|| Time::from_us(anchor.booted_us.wrapping_add(run.since.as_us())))
+    }
+
+    /// What a coordinator's time rests on whose clock shows `time` now.
+    fn anchor(&self, time: Time) -> Option<Anchor> {
+        let Run { id: run, since } = self.run?;
+        Some(Anchor { run, booted_us: time.as_us().wrapping_sub(since.as_us()) })
+    }
+}
+
+impl From<Time> for Now {
+    /// The wall clock alone.
+    fn from(wall: Time) -> Self {
+        Now { wall, run: None }
+    }
+}
+
+impl From<Reading> for Now {
+    fn from(Reading { wall, run, .. }: Reading) -> Self {
+        Now { wall, run }
+    }
 }
 
 /// Why a coordinator cannot go on from a state directory.
@@ -118,8 +161,9 @@ pub fn rules_of(document: &str) -> Result<Rules, ConfigError> {
     Config::parse("the rules in the audit log", document).map(|config| config.rules)
 }
 
-/// Reads the state directory on `disk` and makes ready to go on, under the rules of `config`. `wall`
-/// is the wall clock's time.
+/// Reads the state directory on `disk` and makes ready to go on, under the rules of `config`, from what the
+/// clocks show `now`: where the coordinator ran before in this run of the machine, its time goes on by that,
+/// and by the wall clock otherwise; in no case does it fall.
 ///
 /// # Errors
 /// [`RecoveryError`]; then nothing in the directory has changed, unless the disk failed.
@@ -128,9 +172,9 @@ pub fn recover(
     config: &Config,
     settings: &StateConfig,
     from: StartFrom,
-    wall: Time,
+    now: impl Into<Now>,
 ) -> Result<Restart, RecoveryError> {
-    recover_with(disk, config, options(settings), from, wall, drawn_id())
+    recover_with(disk, config, options(settings), from, now.into(), drawn_id())
 }
 
 /// As [`recover`]. A state that is begun anew has the number `new_id`.
@@ -139,7 +183,7 @@ pub(crate) fn recover_with(
     config: &Config,
     options: Options,
     from: StartFrom,
-    wall: Time,
+    now: Now,
     new_id: u64,
 ) -> Result<Restart, RecoveryError> {
     let mut follower = Follower::default();
@@ -176,7 +220,13 @@ pub(crate) fn recover_with(
     let mut boot_ops = vec![SystemOp::Restart { next_token }];
     boot_ops.extend(change_of_rules(&state, config)?);
     let last_slot = state.image().last_slot();
-    let boot_slot = boot_slot(last_slot, Slot::of(wall, length));
+    let goes_on = now.goes_on(found.anchor);
+    let time = goes_on.unwrap_or(now.wall);
+    let boot_slot = boot_slot(last_slot, Slot::of(time, length));
+    let starts_at = time.max(boot_slot.decided_at(length));
+    let is_soon = goes_on.is_some() && starts_at.since(time) <= length.plus(length);
+    let time = if is_soon { time } else { starts_at };
+    keep_anchor(&log, found.anchor, now.anchor(time))?;
     let text = |document: Option<&Arc<str>>| document.map_or("", |it| it).to_owned();
     let (document, next_document) = (text(state.document()), text(state.next_document()));
     let journal = FileJournal::new(log, found.base, &document, &next_document);
@@ -185,11 +235,28 @@ pub(crate) fn recover_with(
     let (resolver, sessions) = restored(state, rules, &pending);
     let resolver = resolver.reporting_changes();
     let (grants, undecided) = resolver.counts();
-    let report =
-        Report { last_slot, records, grants, undecided, torn: found.torn, passed_over: found.passed_over };
+    let report = Report {
+        last_slot,
+        records,
+        grants,
+        undecided,
+        torn: found.torn,
+        passed_over: found.passed_over,
+        wall_ahead_us: goes_on.map(|time| now.wall.as_us().wrapping_sub(time.as_us()).cast_signed()),
+    };
     let state = found.state_id;
     let recovered = Recovered { resolver, sessions, state, boot_slot, boot_ops };
-    Ok(Restart { recovered, journal, clock_floor: boot_slot.decided_at(length), report })
+    Ok(Restart { recovered, journal, time, starts_at, report })
+}
+
+/// Nothing is granted before it is known what the time rests on.
+fn keep_anchor(log: &Log, before: Option<Anchor>, anchor: Option<Anchor>) -> Result<(), RecoveryError> {
+    match anchor {
+        Some(anchor) if before != Some(anchor) => {
+            log.write_anchor(anchor).map_err(|fault| OpenError::Disk(fault).into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The decision core and the sessions of a state. Each takes its time where there are a million grants,

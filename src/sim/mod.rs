@@ -1,41 +1,41 @@
 //! The protocol's rooms, driven without a thread, a socket or a clock.
 //!
 //! [`coordinator`] is a whole coordinator as one value: messages and the time go in, what is to be sent
-//! comes out. It stands under tests of agents, and under `simulate` (feature `sim`): many agents, a network, clocks, a
-//! disk and a coordinator, all of which fail, from a seed. Nothing here reads a clock or draws by chance,
+//! comes out. It stands under tests of agents, and under `simulate` (feature `daemon`): many agents, a network,
+//! clocks, a disk and a coordinator, all of which fail, from a seed. Nothing here reads a clock or draws by chance,
 //! so the same calls have the same effects. docs/SIMULATION.md says what is modelled and what is not.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod coordinator;
 
-#[cfg(feature = "sim")]
+#[cfg(feature = "daemon")]
 mod agent;
-#[cfg(feature = "sim")]
+#[cfg(feature = "daemon")]
 mod clock;
-#[cfg(feature = "sim")]
+#[cfg(feature = "daemon")]
 mod dice;
-#[cfg(feature = "sim")]
+#[cfg(feature = "daemon")]
 mod drive;
-#[cfg(feature = "sim")]
+#[cfg(feature = "daemon")]
 mod faults;
-#[cfg(feature = "sim")]
+#[cfg(feature = "daemon")]
 mod invariant;
-#[cfg(feature = "sim")]
+#[cfg(feature = "daemon")]
 mod ledger;
-#[cfg(feature = "sim")]
+#[cfg(feature = "daemon")]
 mod network;
-#[cfg(feature = "sim")]
+#[cfg(feature = "daemon")]
 mod run;
-#[cfg(feature = "sim")]
+#[cfg(feature = "daemon")]
 mod server;
-#[cfg(feature = "sim")]
+#[cfg(feature = "daemon")]
 mod trace;
-#[cfg(feature = "sim")]
+#[cfg(feature = "daemon")]
 mod wires;
-#[cfg(feature = "sim")]
+#[cfg(feature = "daemon")]
 mod work;
-#[cfg(feature = "sim")]
+#[cfg(feature = "daemon")]
 mod world;
 
-#[cfg(feature = "sim")]
+#[cfg(feature = "daemon")]
 pub use run::{Failure, Report, simulate};

@@ -7,13 +7,14 @@ use super::clock::SimClock;
 use super::coordinator::{Coordinator, Setup};
 use super::dice::Dice;
 use crate::audit::{Journal, Record};
+use crate::clock::Run;
 use crate::config::Config;
-use crate::coordinator::{RecoveryError, Restart, StartFrom, recover_with};
+use crate::coordinator::{Now, RecoveryError, Restart, StartFrom, recover_with};
 use crate::resolver::StateDigest;
 use crate::session::coordinator::ConnectionId;
 use crate::store::sim::{Break, SimDisk};
 use crate::store::{Archive, Item, OpenError, Options, UpkeepBy};
-use crate::types::{Decision, Slot, Time};
+use crate::types::{Decision, Micros, Slot, Time};
 use crate::wire::FrameReader;
 
 /// The true time 0 by the coordinator's wall clock: µs since the epoch.
@@ -24,8 +25,12 @@ pub(super) struct Server {
     pub(super) disk: SimDisk,
     config: Config,
     options: Options,
-    /// The machine's wall clock.
+    /// The machine's wall clock, and the clock that counts since its boot.
     wall: SimClock,
+    machine: SimClock,
+    /// How often it was booted, and in which of these a coordinator was started last.
+    boots: u64,
+    started_in: u64,
     pub(super) life: Option<Life>,
     /// How many lives there have been.
     pub(super) lives: u64,
@@ -71,8 +76,21 @@ impl Server {
         let fast_ppm = i64::try_from(dice.below(199)).unwrap_or(0) - 99;
         let wall = SimClock::new(0, EPOCH_US, fast_ppm);
         let disk = SimDisk::new(dice.draw());
-        let clock = wall.clone();
-        Ok(Server { disk, config, options, wall, life: None, lives: 0, clock, stopped_until: 0 })
+        let (clock, machine) = (wall.clone(), SimClock::new(0, 5_000_000, fast_ppm));
+        let (boots, lives, stopped_until) = (1, 0, 0);
+        Ok(Server {
+            disk,
+            config,
+            options,
+            wall,
+            machine,
+            boots,
+            started_in: 0,
+            life: None,
+            lives,
+            clock,
+            stopped_until,
+        })
     }
 
     /// The coordinator's time.
@@ -93,24 +111,29 @@ impl Server {
     /// Starts a coordinator on what is on the disk.
     ///
     /// # Errors
-    /// `Ok(None)` where the disk failed, so that it may be tried again; an error where what is found cannot
+    /// `Ok(None)` where the disk failed or its time has not come, so that it may be tried again; an error where what is found cannot
     /// be gone on from.
     pub(super) fn start(&mut self, at: u64) -> Result<Option<Found>, String> {
         let expected = self.time(at);
         let wall = Time::from_us(self.wall.read(at));
+        let run = Run { id: self.boots, since: Micros::from_us(self.machine.read(at)) };
+        let now = Now { wall, run: Some(run) };
         let disk = || Arc::new(self.disk.clone());
-        let open = |from| recover_with(disk(), &self.config, self.options, from, wall, 7);
+        let open = |from| recover_with(disk(), &self.config, self.options, from, now, 7);
         let restart = match open(StartFrom::State) {
             Err(RecoveryError::Open(OpenError::Empty { .. })) if self.lives == 0 => {
                 open(StartFrom::Nothing { token_floor: 1 })
             }
             restart => restart,
         };
-        let Restart { recovered, journal, clock_floor, .. } = match restart {
+        let Restart { recovered, journal, time: now, starts_at, .. } = match restart {
             Ok(restart) => restart,
             Err(RecoveryError::Open(OpenError::Disk(_))) => return Ok(None),
             Err(error) => return Err(error.to_string()),
         };
+        if starts_at > now {
+            return Ok(None); // a real one waits for it
+        }
         let mut found = Found { records: Vec::new(), clock_goes_on: true };
         let archive = Archive::open(disk()).map_err(|error| error.to_string())?;
         let read = archive.read_all(&mut |item| {
@@ -121,12 +144,15 @@ impl Server {
             Ok(())
         });
         read.map_err(|error| error.to_string())?;
-        let now = wall.max(clock_floor);
         // The monotonic clock runs as the wall clock does; only where it starts may differ.
         self.clock = self.wall.clone();
-        self.clock.jump(at, i64::try_from(now.since(wall).as_us()).unwrap_or(i64::MAX));
+        self.clock.jump(at, now.as_us().wrapping_sub(wall.as_us()).cast_signed());
         found.clock_goes_on =
             self.lives == 0 || now.since(expected).as_us() + expected.since(now).as_us() <= 1;
+        if !found.clock_goes_on && self.boots == self.started_in {
+            return Err(format!("its machine ran on, and its time went from {expected:?} to {now:?}"));
+        }
+        self.started_in = self.boots;
         let setup = Setup { check_invariants: true, ..Setup::new(self.config.rules.clone()) };
         let keep: Box<dyn Journal> = Box::new(journal);
         let coordinator = Coordinator::recovered(setup, recovered, Box::new(keep), now);
@@ -140,6 +166,7 @@ impl Server {
         self.life = None;
         if loses_power {
             self.disk.restart();
+            self.boots += 1;
         }
         // No accident is left for the next start.
         self.disk.break_at(u64::MAX / 2, Break::Fail);

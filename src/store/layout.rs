@@ -13,6 +13,8 @@ pub(super) const LOCK: &str = "lock";
 pub(super) const STATE: &str = "state";
 /// Up to which number tokens may have been given.
 pub(super) const RESERVE: &str = "reserve";
+/// What the coordinator's time was when its machine was booted.
+pub(super) const CLOCK: &str = "clock";
 /// What is being written and does not count yet.
 const UNFINISHED: &str = ".tmp";
 const PLAIN: &str = ".log";
@@ -23,8 +25,9 @@ const DIGITS: usize = 10;
 
 const STATE_MAGIC: &[u8; 8] = b"PRECLSTA";
 const RESERVE_MAGIC: &[u8; 8] = b"PRECLRES";
-/// Bytes of a small file: magic, version, zeros, checksum, number.
-const SMALL_BYTES: usize = 24;
+const CLOCK_MAGIC: &[u8; 8] = b"PRECLCLK";
+/// Bytes of a small file before its numbers: magic, version, zeros, checksum.
+const SMALL_HEAD_BYTES: usize = 16;
 
 pub(super) fn plain_name(segment: u64) -> String {
     format!("{segment:0DIGITS$}{PLAIN}")
@@ -40,6 +43,17 @@ pub(super) fn snapshot_name(segment: u64) -> String {
 
 pub(super) fn unfinished_name(name: &str) -> String {
     format!("{name}{UNFINISHED}")
+}
+
+/// What the coordinator's time was when its machine was booted: from there both go on alike, over every
+/// restart of the coordinator until the machine's next boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Anchor {
+    /// Which run of the machine: another number after each boot.
+    pub run: u64,
+    /// µs since the Unix epoch; below 0, for a machine that has run for longer than its clock shows, it
+    /// has gone round.
+    pub booted_us: u64,
 }
 
 fn number(digits: &str) -> Option<u64> {
@@ -65,6 +79,7 @@ pub(super) struct Listing {
     pub(super) unfinished: Vec<String>,
     pub(super) has_state: bool,
     pub(super) has_reserve: bool,
+    pub(super) has_clock: bool,
     /// The first file that is none of a state directory's.
     pub(super) foreign: Option<String>,
 }
@@ -89,6 +104,8 @@ impl Listing {
                 listing.has_state = true;
             } else if name == RESERVE {
                 listing.has_reserve = true;
+            } else if name == CLOCK {
+                listing.has_clock = true;
             } else if name != LOCK && name != "lost+found" {
                 listing.foreign.get_or_insert(listed.name);
             }
@@ -99,61 +116,71 @@ impl Listing {
 
 /// The id of the state directory.
 pub(super) fn read_state(disk: &dyn Disk) -> Result<u64, OpenError> {
-    read_small(disk, STATE, STATE_MAGIC)
+    read_small(disk, STATE, STATE_MAGIC).map(|[id]| id)
 }
 
 pub(super) fn write_state(disk: &dyn Disk, id: u64) -> Result<(), Fault> {
-    write_small(disk, STATE, STATE_MAGIC, id)
+    write_small(disk, STATE, STATE_MAGIC, &[id])
 }
 
 pub(super) fn read_reserve(disk: &dyn Disk) -> Result<u64, OpenError> {
-    read_small(disk, RESERVE, RESERVE_MAGIC)
+    read_small(disk, RESERVE, RESERVE_MAGIC).map(|[token]| token)
 }
 
 pub(super) fn write_reserve(disk: &dyn Disk, token: u64) -> Result<(), Fault> {
-    write_small(disk, RESERVE, RESERVE_MAGIC, token)
+    write_small(disk, RESERVE, RESERVE_MAGIC, &[token])
 }
 
-fn read_small(disk: &dyn Disk, name: &str, magic: &[u8; 8]) -> Result<u64, OpenError> {
+pub(super) fn read_clock(disk: &dyn Disk) -> Result<Anchor, OpenError> {
+    read_small(disk, CLOCK, CLOCK_MAGIC).map(|[run, booted_us]| Anchor { run, booted_us })
+}
+
+pub(super) fn write_clock(disk: &dyn Disk, Anchor { run, booted_us }: Anchor) -> Result<(), Fault> {
+    write_small(disk, CLOCK, CLOCK_MAGIC, &[run, booted_us])
+}
+
+fn read_small<const N: usize>(disk: &dyn Disk, name: &str, magic: &[u8; 8]) -> Result<[u64; N], OpenError> {
     let file = disk.open(name, Access::Read).map_err(fault("open", name))?;
-    let mut bytes = [0; SMALL_BYTES + 1];
+    let mut bytes = vec![0; SMALL_HEAD_BYTES + 8 * N + 1];
     let count = read_fully(&*file, 0, &mut bytes).map_err(fault("read", name))?;
     let unreadable = |why: &str| OpenError::Unreadable { file: name.to_owned(), why: why.to_owned() };
-    let bytes = bytes.first_chunk::<SMALL_BYTES>().filter(|_| count == SMALL_BYTES);
-    let bytes = bytes.ok_or_else(|| unreadable("it is not as long as it has to be"))?;
+    bytes.pop();
+    if count != bytes.len() {
+        return Err(unreadable("it is not as long as it has to be"));
+    }
     if &bytes[..8] != magic {
         return Err(unreadable("it does not start as such a file does"));
     }
-    let (head, value) = (u64_at(bytes, 8), u64_at(bytes, 16));
-    if (head >> 32) as u32 != small_crc(bytes) {
+    let head = u64_at(&bytes, 8);
+    if (head >> 32) as u32 != small_crc(&bytes) {
         return Err(unreadable("its checksum does not fit it"));
     }
     let version = head as u16;
     if version > FORMAT_VERSION {
         return Err(OpenError::Newer { file: name.to_owned(), version });
     }
-    Ok(value)
+    Ok(std::array::from_fn(|number| u64_at(&bytes, SMALL_HEAD_BYTES + 8 * number)))
 }
 
-fn u64_at(bytes: &[u8; SMALL_BYTES], at: usize) -> u64 {
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(&bytes[at..at + 8]);
     u64::from_le_bytes(word)
 }
 
-fn small_crc(bytes: &[u8; SMALL_BYTES]) -> u32 {
-    let mut blank = *bytes;
-    blank[12..16].fill(0);
+fn small_crc(bytes: &[u8]) -> u32 {
+    let mut blank = bytes.to_vec();
+    blank[12..SMALL_HEAD_BYTES].fill(0);
     crc32fast::hash(&blank)
 }
 
-fn write_small(disk: &dyn Disk, name: &str, magic: &[u8; 8], value: u64) -> Result<(), Fault> {
-    let mut bytes = [0; SMALL_BYTES];
-    bytes[..8].copy_from_slice(magic);
-    bytes[8..10].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
-    bytes[16..].copy_from_slice(&value.to_le_bytes());
+fn write_small(disk: &dyn Disk, name: &str, magic: &[u8; 8], numbers: &[u64]) -> Result<(), Fault> {
+    let mut bytes = magic.to_vec();
+    bytes.extend(FORMAT_VERSION.to_le_bytes());
+    bytes.resize(SMALL_HEAD_BYTES, 0);
+    numbers.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
     let crc = small_crc(&bytes);
-    bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+    bytes[12..SMALL_HEAD_BYTES].copy_from_slice(&crc.to_le_bytes());
     write_aside(disk, name, |file| file.write_at(0, &bytes))
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::archive::Archive;
 use super::disk::{Disk, DiskFile};
 use super::error::{Fault, fault};
-use super::layout::{self, plain_name};
+use super::layout::{self, Anchor, plain_name};
 use super::upkeep::Helper;
 use crate::audit::{Appended, FRAME_HEAD_BYTES, Link, STAMP_BYTES, SegmentHeader, Stamp, write_record};
 use crate::limits::{AUDIT_SEGMENT_BYTES, RECORD_BYTES};
@@ -243,6 +243,14 @@ impl Log {
     /// Where the disk fails. The one before still stands then.
     pub fn write_reserve(&self, token: u64) -> Result<(), Fault> {
         layout::write_reserve(&*self.disk, token)
+    }
+
+    /// Makes durable what the coordinator's time rests on.
+    ///
+    /// # Errors
+    /// Where the disk fails. The one before still stands then.
+    pub fn write_anchor(&self, anchor: Anchor) -> Result<(), Fault> {
+        layout::write_clock(&*self.disk, anchor)
     }
 }
 

@@ -31,6 +31,7 @@ pub use disk::{Access, Disk, DiskFile, Listed, RealDisk};
 pub use error::{Fault, OpenError};
 pub(crate) use journal::follow;
 pub use journal::{FileJournal, SNAPSHOT_THREAD, make_snapshot};
+pub use layout::Anchor;
 pub use log::{Durability, Log, Options, UpkeepBy};
 pub use open::{Begin, Recovered, TornTail, repair_tail};
 pub use snapshot::{Position, SnapshotWriter};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::archive::{Archive, Read, Tail, Upto, Visit};
 use super::disk::{Access, Disk, DiskFile};
 use super::error::{Fault, OpenError, fault};
-use super::layout::{self, LOCK, Listing, plain_name, read_fully};
+use super::layout::{self, Anchor, LOCK, Listing, plain_name, read_fully};
 use super::log::{Durability, Log, Options, Shared, SyncThread, UpkeepBy};
 use super::upkeep::{Helper, Upkeep};
 use crate::audit::{Damage, Link, SEGMENT_HEADER_BYTES, SegmentHeader, What};
@@ -36,6 +36,8 @@ pub struct Recovered {
     pub torn: Option<TornTail>,
     /// Up to which number tokens may have been given, where that was written down.
     pub reserve: Option<u64>,
+    /// What the coordinator's time rests on, where that was written down.
+    pub anchor: Option<Anchor>,
 }
 
 /// A torn tail.
@@ -70,6 +72,7 @@ impl Log {
         let listing = Listing::read(&*disk)?;
         check_length(&*disk, &read.tail)?;
         let reserve = listing.has_reserve.then(|| layout::read_reserve(&*disk)).transpose()?;
+        let anchor = listing.has_clock.then(|| layout::read_clock(&*disk)).transpose()?;
         let torn = clean_up(&upkeep, &listing, &read.tail)?;
         let (segment, offset, file) = place_to_go_on(&upkeep, &listing, &read)?;
         let shared = Arc::new(Shared::new(file, segment, read.last.seq));
@@ -89,7 +92,7 @@ impl Log {
             _lock: lock,
         };
         let Read { base, passed_over, .. } = read;
-        Ok((log, Recovered { state_id, base, passed_over, last, torn, reserve }))
+        Ok((log, Recovered { state_id, base, passed_over, last, torn, reserve, anchor }))
     }
 }
 

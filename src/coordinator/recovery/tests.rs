@@ -136,7 +136,7 @@ fn intent(id: IntentId, dice: &mut Dice) -> RawIntent {
 /// A life of a coordinator: until its slots are over, or its journal no longer answers committed.
 fn live(disk: &SimDisk, sent: &mut Sent, dice: &mut Dice, wall: &mut Time) -> Result<(), RecoveryError> {
     let config = config();
-    let start = |from| recover_with(Arc::new(disk.clone()), &config, options(), from, *wall, 1);
+    let start = |from| recover_with(Arc::new(disk.clone()), &config, options(), from, (*wall).into(), 1);
     let restart = match start(StartFrom::State) {
         Err(RecoveryError::Open(OpenError::Empty { .. })) if sent.slots.is_empty() => {
             start(StartFrom::Nothing { token_floor: 1 })?
@@ -144,8 +144,8 @@ fn live(disk: &SimDisk, sent: &mut Sent, dice: &mut Dice, wall: &mut Time) -> Re
         restart => restart?,
     };
     sent.is_in(disk)?;
-    let Restart { recovered, mut journal, clock_floor, .. } = restart;
-    assert!(sent.slots.iter().all(|(slot, _)| slot.decided_at(LENGTH) < clock_floor), "a slot twice");
+    let Restart { recovered, mut journal, starts_at, .. } = restart;
+    assert!(sent.slots.iter().all(|(slot, _)| slot.decided_at(LENGTH) < starts_at), "a slot twice");
     let Recovered { mut resolver, boot_slot, boot_ops, .. } = recovered;
     tables_agree(&resolver).unwrap();
     let mut check = InvariantCheck::default();
@@ -228,4 +228,33 @@ fn whichever_call_of_the_disk_fails_what_was_sent_is_there_and_no_token_repeats(
 #[test]
 fn in_whichever_call_the_power_is_lost_what_was_sent_is_there_and_no_token_repeats() {
     all_is_well_after(Break::PowerLoss, 2);
+}
+
+#[test]
+fn while_the_machine_runs_on_time_goes_on_whatever_the_wall_clock_shows() {
+    const HOUR: Micros = Micros::from_secs(3600);
+    let disk = SimDisk::new(3);
+    let start = |from, wall, run| {
+        let restart = recover_with(Arc::new(disk.clone()), &config(), options(), from, Now { wall, run }, 1);
+        let Restart { time, starts_at, report, .. } = restart.unwrap();
+        assert!(time <= starts_at && starts_at.since(time) <= LENGTH.plus(LENGTH));
+        (time, report.wall_ahead_us)
+    };
+    let nine = Time::from_us(9_000_000_000);
+    let run = |id, since| Some(Run { id, since: Micros::from_secs(since) });
+    let new = StartFrom::Nothing { token_floor: 1 };
+    assert_eq!(start(new, nine, run(7, 100)), (nine, None));
+    let later = nine.after(Micros::from_secs(60));
+    for (wall, ahead_us) in [(later.after(HOUR), 3_600_000_000), (later.before(HOUR), -3_600_000_000)] {
+        assert_eq!(start(StartFrom::State, wall, run(7, 160)), (later, Some(ahead_us)));
+    }
+    // After another boot it is as late as the wall clock says, and goes on from there.
+    let next_day = nine.after(Micros::from_secs(86_400));
+    assert_eq!(start(StartFrom::State, next_day, run(8, 5)), (next_day, None));
+    assert_eq!(start(StartFrom::State, nine, run(8, 6)).0, next_day.after(Micros::from_secs(1)));
+    // So it is where nothing is known of the machine.
+    assert_eq!(start(StartFrom::State, nine, None), (nine, None));
+    // A machine that has run for longer than its wall clock has counted.
+    assert_eq!(start(StartFrom::State, Time::from_us(20_005), run(9, 100)), (Time::from_us(20_005), None));
+    assert_eq!(start(StartFrom::State, nine, run(9, 101)).0, Time::from_us(1_020_005));
 }

@@ -249,6 +249,18 @@ fn segments_are_kept_as_long_and_as_many_as_configured_but_never_too_few() {
 }
 
 #[test]
+fn what_the_time_rests_on_is_read_back() {
+    let (disk, log) = filled(options(), 1);
+    let anchor = Anchor { run: u64::MAX, booted_us: 3 };
+    log.write_anchor(anchor).unwrap();
+    drop(log);
+    let (_, recovered, _) = open(&disk, options(), Begin::GoOn).unwrap();
+    assert_eq!(recovered.anchor, Some(anchor));
+    flip(&disk, "clock", 30);
+    assert!(matches!(refusal(&disk, Begin::GoOn), OpenError::Unreadable { file, .. } if file == "clock"));
+}
+
+#[test]
 fn what_is_reserved_is_read_back() {
     let (disk, log) = filled(options(), 1);
     assert_eq!(Log::write_reserve(&log, 77).ok(), Some(()));
