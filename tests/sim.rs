@@ -42,7 +42,7 @@ fn whatever_fails_nothing_is_granted_twice_lost_or_left_over() {
             if is_over {
                 return;
             }
-            match simulate(seed, span) {
+            match simulate(seed, span, 400) {
                 Ok(report) => {
                     let mut all = counts.lock().unwrap();
                     *all.entry("seeds").or_insert(0) += 1;
@@ -69,7 +69,7 @@ fn whatever_fails_nothing_is_granted_twice_lost_or_left_over() {
 #[test]
 fn the_same_seed_has_the_same_digest() {
     for seed in 1..=3 {
-        let run = || simulate(seed, SPAN).unwrap_or_else(|failure| panic!("{failure}"));
+        let run = || simulate(seed, SPAN, 400).unwrap_or_else(|failure| panic!("{failure}"));
         assert_eq!(run(), run());
     }
 }

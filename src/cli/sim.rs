@@ -33,6 +33,9 @@ pub(super) struct Args {
     /// Virtual time with faults, for each seed; some more follows in which all has to be settled
     #[arg(long = "for", value_name = "TIME", default_value = "1m", value_parser = duration)]
     span: Micros,
+    /// How much of what happened last is told where something is wrong, in lines
+    #[arg(long, value_name = "LINES", default_value_t = 400)]
+    last: u32,
     #[command(flatten)]
     output: Output,
 }
@@ -44,7 +47,7 @@ fn duration(text: &str) -> Result<Micros, String> {
 pub(super) fn run(args: &Args) -> ExitCode {
     let first = args.seed.unwrap_or_else(|| RandomState::new().hash_one(0) >> 16);
     for seed in first..first.saturating_add(args.seeds) {
-        let told = match simulate(seed, args.span) {
+        let told = match simulate(seed, args.span, args.last as usize) {
             Ok(report) => tell(&report, args.output.format()),
             Err(failure) => return tell_failure(&failure, args),
         };
@@ -92,12 +95,12 @@ fn tell_failure(failure: &Failure, args: &Args) -> ExitCode {
     let Failure { seed, invariant, why, at, last } = failure;
     let span = crate::config::show_duration(args.span);
     let again = format!("preclaim sim --seed {seed} --for {span}");
+    last.iter().for_each(output::talk);
     if args.output.format() == Format::Json {
         let line = FailureLine { seed: *seed, failed: invariant, why, at_us: at.as_us(), again: &again };
         let told = output::print(format_args!("{}\n", output::json(&line)));
         return if told == ExitCode::Done { ExitCode::Failure } else { told };
     }
-    last.iter().for_each(output::talk);
     output::complain(format_args!(
         "seed {seed}, after {:.6} s of virtual time: {invariant}\n  {why}\n  again   {again}",
         at.as_us() as f64 / 1e6

@@ -21,6 +21,8 @@ use crate::wire::Role;
 
 /// How long a connection may take, unless the agent says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// No connection takes longer: a year.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Above this the coordinator's time counts as uncertain, unless the agent says otherwise.
 const CLOCK_BOUND: Duration = Duration::from_millis(250);
 /// How long an answer may take beside what it is waited for, unless the agent says otherwise.
@@ -177,7 +179,7 @@ impl ClientBuilder {
     /// # Errors
     /// Why there is no connection; see [`ConnectError::hint`] for what to do.
     pub async fn connect(self) -> Result<Client, ConnectError> {
-        let timeout = self.timeout.unwrap_or(TIMEOUT);
+        let timeout = self.within();
         let (addrs, ca) = self.found()?;
         let connector = QuicConnector::new(addrs, self.server_name.clone(), &ca, timeout)?;
         self.connect_by(Arc::new(connector)).await
@@ -186,7 +188,7 @@ impl ClientBuilder {
     /// Connects and opens the first lane, and says nothing on it: for who speaks the wire itself.
     #[cfg(feature = "daemon")]
     pub(crate) async fn open_lane(&self) -> Result<(Arc<dyn Link>, Lane), ConnectError> {
-        let timeout = self.timeout.unwrap_or(TIMEOUT);
+        let timeout = self.within();
         let (addrs, ca) = self.found()?;
         let link = QuicConnector::new(addrs, self.server_name.clone(), &ca, timeout)?.connect().await?;
         let lane = link.open_lane().await.map_err(ConnectError::before_welcome)?;
@@ -199,15 +201,20 @@ impl ClientBuilder {
         self.name.as_deref()
     }
 
+    /// How long a connection may take; what a clock cannot add up is cut.
+    fn within(&self) -> Duration {
+        self.timeout.unwrap_or(TIMEOUT).min(LONGEST)
+    }
+
     /// How long a connection may take.
     #[cfg(feature = "testing")]
     pub(crate) fn longest_connect(&self) -> Duration {
-        self.timeout.unwrap_or(TIMEOUT)
+        self.within()
     }
 
     /// Connects by any connector.
     pub(crate) async fn connect_by(self, connector: Arc<dyn Connector>) -> Result<Client, ConnectError> {
-        let timeout = self.timeout.unwrap_or(TIMEOUT);
+        let timeout = self.within();
         let bounds = (self.patience.unwrap_or(PATIENCE), self.clock_bound.unwrap_or(CLOCK_BOUND));
         let session = AgentSession::new(self.identity(connector.draw()));
         let first_id = connector.draw() as u64;

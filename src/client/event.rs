@@ -73,7 +73,7 @@ pub enum Event {
         /// Its new token.
         token: Token,
     },
-    /// A grant that was revoked has been given again, or another session of this name revised it.
+    /// A grant that was revoked has been given again.
     Regranted {
         /// Which intent.
         id: IntentId,

@@ -1,7 +1,8 @@
 //! A grant in hand.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use tokio::sync::watch;
@@ -9,27 +10,40 @@ use tokio::sync::watch;
 use super::intent::{Intent, When};
 use super::outcome::{DeclareError, Released, Renewal, RequestError, Revision};
 use super::{Asked, Client, Shared};
-use crate::session::agent::Loss;
+use crate::session::agent::{Loss, Terms};
 use crate::types::{Fence, IntentId, Micros, Time, Token};
 
-/// A grant's window and token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A grant's window and token, and what they were granted to.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Live {
     pub(super) token: Token,
     pub(super) start: Time,
     pub(super) end: Time,
+    pub(super) terms: Terms,
+}
+
+impl Live {
+    fn window(&self, claim: usize) -> (Time, Time) {
+        self.terms.window(&self.terms.claims[claim], self.start, self.end)
+    }
+
+    /// When the first of its windows begins.
+    fn first(&self) -> Time {
+        let offsets = self.terms.claims.iter().map(|claim| claim.offset);
+        self.start.after(Micros::from_us(offsets.min().unwrap_or_default()))
+    }
 }
 
 /// How a grant stands: its latest window, and why it is gone, if it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Standing {
     pub(super) live: Live,
     pub(super) gone: Option<Lost>,
 }
 
 impl Standing {
-    pub(super) fn live(token: Token, start: Time, end: Time) -> Self {
-        Standing { live: Live { token, start, end }, gone: None }
+    pub(super) fn live(token: Token, start: Time, end: Time, terms: Terms) -> Self {
+        Standing { live: Live { token, start, end, terms }, gone: None }
     }
 }
 
@@ -66,7 +80,12 @@ pub enum Lost {
         /// the `Grant` is dropped before, it is withdrawn.
         waiting: bool,
     },
-    /// It has another window and another token now: it was moved for a higher class, or revised.
+    /// A revision of it is unanswered, and what that gives up may be another's by now. Once it is answered the
+    /// [`Grant`] is in force again: as it was where that was refused, and as revised where it was granted.
+    #[error("a revision of the grant is on its way, and may have taken its place")]
+    Revising,
+    /// It has another window and another token now: it was moved for a higher class, or revised, maybe by another
+    /// process of this name, which has it then.
     #[error("the grant has another window and token now ({token})")]
     Moved {
         /// Its new token.
@@ -94,6 +113,8 @@ impl From<Loss> for Lost {
             Loss::Revoked { by, by_id, offer, waiting } => Lost::Revoked { by, by_id, offer, waiting },
             Loss::Unknown => Lost::Unknown,
             Loss::Replaced => Lost::Replaced,
+            Loss::Revising => Lost::Revising,
+            Loss::Taken { token } => Lost::Moved { token },
         }
     }
 }
@@ -115,21 +136,8 @@ struct Inner {
     client: Client,
     id: IntentId,
     serial: u64,
-    terms: Mutex<Terms>,
-}
-
-/// What was asked for, and when it was decided; another after a revision.
-#[derive(Clone, Debug)]
-struct Terms {
-    offsets: Arc<[Micros]>,
-    decided_at: Time,
-}
-
-impl Inner {
-    // A panic under the lock would leave either terms, both whole.
-    fn terms(&self) -> MutexGuard<'_, Terms> {
-        self.terms.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    /// µs of coordinator time; another after a revision.
+    decided_at: AtomicU64,
 }
 
 impl Grant {
@@ -137,12 +145,11 @@ impl Grant {
         client: Client,
         id: IntentId,
         serial: u64,
-        offsets: Arc<[Micros]>,
         decided_at: Time,
         standing: watch::Receiver<Standing>,
     ) -> Self {
-        let terms = Mutex::new(Terms { offsets, decided_at });
-        Grant { inner: Arc::new(Inner { client, id, serial, terms }), standing }
+        let decided_at = AtomicU64::new(decided_at.as_us());
+        Grant { inner: Arc::new(Inner { client, id, serial, decided_at }), standing }
     }
 
     /// The intent's id.
@@ -153,7 +160,7 @@ impl Grant {
     /// When its declaration, or its latest revision by [`Grant::revise`], was decided, by the
     /// coordinator's clock: the end of that slot.
     pub fn decided_at(&self) -> Time {
-        self.inner.terms().decided_at
+        Time::from_us(self.inner.decided_at.load(Ordering::Relaxed))
     }
 
     /// The token; another one after a move or a revision.
@@ -171,9 +178,20 @@ impl Grant {
         self.standing.borrow().live.end
     }
 
-    /// The instant of the agent's own clock from which on the grant surely has begun.
+    /// The window of claim number `claim`, counted from 0 in the order in which they were declared, by the
+    /// coordinator's clock and half-open. Of a lease, the claims that end last are renewed; the others end as they were
+    /// declared.
+    ///
+    /// # Panics
+    /// Where the intent has no such claim.
+    pub fn window(&self, claim: usize) -> (Time, Time) {
+        self.standing.borrow().live.window(claim)
+    }
+
+    /// The instant of the agent's own clock from which on the grant surely has begun: its first window.
     pub fn begins(&self) -> Instant {
-        self.shared().clock.shown(self.shared().from(self.start()))
+        let first = self.standing.borrow().live.first();
+        self.shared().clock.shown(self.shared().from(first))
     }
 
     /// The instant of the agent's own clock until which it is surely in force, unless it is lost
@@ -181,8 +199,8 @@ impl Grant {
     /// ring late. It rises with renewals. Where the machine was suspended since, it is earlier than it was said
     /// to be: ask again, or [`Grant::check`].
     pub fn until(&self) -> Instant {
-        let live = self.standing.borrow().live;
-        self.shared().clock.shown(self.shared().until(live))
+        let standing = self.standing.borrow().clone();
+        self.shared().clock.shown(self.shared().until(&standing.live))
     }
 
     /// The fence of claim number `claim`, counted from 0 in the order in which they were declared.
@@ -190,12 +208,14 @@ impl Grant {
     /// # Panics
     /// Where the intent has no such claim.
     pub fn fence(&self, claim: usize) -> Fence {
-        let live = self.standing.borrow().live;
-        Fence { start: live.start.after(self.inner.terms().offsets[claim]), token: live.token }
+        let live = &self.standing.borrow().live;
+        Fence { start: live.window(claim).0, token: live.token }
     }
 
     /// Whether it is still in hand, by the clock as it is now: true also after the process was
-    /// stopped for a while. Cheap; ask right before each step that must not be taken without it.
+    /// stopped for a while. Cheap; ask right before each step that must not be taken without it. It looks at the grant
+    /// as a whole, up to the latest end of its claims; for a claim whose window is another, ask
+    /// [`Grant::check_claim`].
     ///
     /// # Errors
     /// Why it is gone.
@@ -203,11 +223,29 @@ impl Grant {
         let standing = self.standing.borrow().clone();
         match standing.gone {
             Some(why) => Err(why),
-            None if self.shared().clock.now() >= self.shared().until(standing.live) => {
+            None if self.shared().clock.now() >= self.shared().until(&standing.live) => {
                 Err(over(self.shared(), &self.standing))
             }
             None => Ok(()),
         }
+    }
+
+    /// As [`Grant::check`], and whether the window of claim number `claim` surely has begun and surely is not over.
+    ///
+    /// # Errors
+    /// Why it may not be used now: [`Lost::Ended`] where its own window is over, and `None` where it has not
+    /// begun.
+    ///
+    /// # Panics
+    /// Where the intent has no such claim.
+    pub fn check_claim(&self, claim: usize) -> Result<(), Option<Lost>> {
+        self.check().map_err(Some)?;
+        let (from, until) = self.window(claim);
+        let (shared, now) = (self.shared(), self.shared().clock.now());
+        if now >= shared.stop(from, until) {
+            return Err(Some(Lost::Ended));
+        }
+        if now < shared.from(from) { Err(None) } else { Ok(()) }
     }
 
     /// Resolves when the grant, as it is now, is no longer in hand: lost, moved or revised. It lives by
@@ -225,26 +263,38 @@ impl Grant {
                 if now.live.token != token {
                     return Lost::Moved { token: now.live.token };
                 }
-                let until = shared.until(now.live);
-                if shared.clock.now() >= until {
-                    return over(&shared, &standing);
-                }
-                tokio::select! {
-                    biased;
-                    changed = standing.changed() => if changed.is_err() {
-                        return standing.borrow().gone.clone().unwrap_or(Lost::Released { reason: None });
-                    },
-                    () = shared.clock.sleep_until(until) => {}
+                if let Some(why) = over_or_changed(&shared, &mut standing, &now.live).await {
+                    return why;
                 }
             }
         }
     }
 
-    /// Resolves when the grant surely has begun. Cancel safe.
+    /// Resolves when the grant is in hand neither as it is now nor as it is moved or revised.
+    fn lost_for_good(&self) -> impl Future<Output = Lost> + Send + 'static {
+        let (shared, mut standing) = (Arc::clone(self.shared()), self.standing.clone());
+        async move {
+            loop {
+                let now = standing.borrow_and_update().clone();
+                let why = match now.gone {
+                    None => over_or_changed(&shared, &mut standing, &now.live).await,
+                    // Its answer, or its end, changes the standing.
+                    Some(Lost::Revising) => changed(&mut standing).await,
+                    why => why,
+                };
+                if let Some(why) = why {
+                    return why;
+                }
+            }
+        }
+    }
+
+    /// Resolves when the grant surely has begun: the first of its windows. Cancel safe.
     pub async fn begun(&self) {
         let shared = self.shared();
         loop {
-            let begins = shared.from(self.start());
+            let first = self.standing.borrow().live.first();
+            let begins = shared.from(first);
             if shared.clock.now() >= begins {
                 return;
             }
@@ -252,8 +302,11 @@ impl Grant {
         }
     }
 
-    /// Runs `work` while the grant is in force: from its start, and no longer than it is in hand. Where
-    /// it is lost, moved or revised, `work` is dropped at its next await and the reason returned.
+    /// Runs `work` while the grant is in force: from its first window's start, and no longer than it is in hand, which
+    /// is up to the latest end of its claims: where they have other windows, `work` looks at
+    /// [`Grant::check_claim`]. Where it is lost, moved or revised, `work` is dropped at its next await and the reason
+    /// returned; that includes a revision that is unanswered for so long that what it gives up may be another's
+    /// ([`Lost::Revising`]).
     /// Cancel safe as far as `work` is. Code between two awaits of `work` cannot be stopped; it can
     /// ask [`Grant::check`], and the store that it writes to must check the fence.
     ///
@@ -273,23 +326,16 @@ impl Grant {
         }
     }
 
-    /// As [`Grant::guarded`], but `work` goes on where the grant is moved or revised: it is to look at
-    /// [`Grant::start`] and [`Grant::fence`] again, which are others then, and [`super::Event::Moved`] says
-    /// when. It waits for nothing: where the new window has not begun, `work` is not stopped. Cancel safe as far as
-    /// `work` is.
+    /// As [`Grant::guarded`], but `work` goes on where the grant is moved or revised, and while a revision is
+    /// under way: it is to look at [`Grant::check`], [`Grant::window`] and [`Grant::fence`] again, which are others then,
+    /// and [`super::Event::Moved`] says when. It waits for nothing: where the new window has not begun, `work` is not
+    /// stopped. Cancel safe as far as `work` is.
     ///
     /// # Errors
-    /// Why the grant is no longer in hand; never [`Lost::Moved`].
+    /// Why the grant is no longer in hand; [`Lost::Moved`] only where this handle is not the one that has it now.
     pub async fn guarded_through_moves<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
         self.check()?;
-        let lost = async {
-            loop {
-                match self.lost().await {
-                    Lost::Moved { .. } => {}
-                    why => return why,
-                }
-            }
-        };
+        let lost = self.lost_for_good();
         let work = async {
             self.begun().await;
             work.await
@@ -310,22 +356,22 @@ impl Grant {
         self.inner.client.renew(self.inner.id, until).await
     }
 
-    /// Declares `intent` in the grant's place. Where it is refused, the grant stays as it was. Until it is
-    /// known what came of it, count on what is in the old windows and in the new ones alike, and on nothing else: what a
-    /// granted revision leaves may be another's before its answer is here. Not
+    /// Declares `intent` in the grant's place. Where it is refused, the grant stays as it was. What a granted
+    /// revision gives up may be another's before its answer is here: where that can be so, because the answer takes longer
+    /// than a slot, the grant is not in hand ([`Lost::Revising`]) until the answer has come. One whose windows all lie in
+    /// those of an intent with a fixed start and no slack gives up nothing, and stays in hand all along. Not
     /// cancel safe: once sent it takes its course, and the grant follows what comes of it.
     ///
     /// # Errors
     /// Where it came to no outcome; see [`DeclareError`].
     pub async fn revise(&self, intent: Intent) -> Result<Revision, DeclareError> {
         let intent = intent.revises(self.inner.id);
-        let offsets = super::offsets_of(&intent);
         let policies = &self.inner.client.inner.policies;
         let plan = policies.candidate(&intent);
         let (id, answered) = self.inner.client.ask(intent, Asked::Revision, true).await?;
         match super::to_outcome(id, answered.reply)? {
             super::Plain::Granted { at } => {
-                *self.inner.terms() = Terms { offsets, decided_at: at };
+                self.inner.decided_at.store(at.as_us(), Ordering::Relaxed);
                 policies.granted(plan, id, &self.standing);
                 Ok(Revision::Granted)
             }
@@ -366,6 +412,31 @@ impl Grant {
 
     fn shared(&self) -> &Arc<Shared> {
         self.inner.client.shared()
+    }
+}
+
+/// `None` where the standing has changed before `live` is over.
+async fn over_or_changed(
+    shared: &Shared,
+    standing: &mut watch::Receiver<Standing>,
+    live: &Live,
+) -> Option<Lost> {
+    let until = shared.until(live);
+    if shared.clock.now() >= until {
+        return Some(over(shared, standing));
+    }
+    tokio::select! {
+        biased;
+        why = changed(standing) => why,
+        () = shared.clock.sleep_until(until) => None,
+    }
+}
+
+/// `None` where the standing has changed; why the grant is gone where it never will.
+async fn changed(standing: &mut watch::Receiver<Standing>) -> Option<Lost> {
+    match standing.changed().await {
+        Ok(()) => None,
+        Err(_) => Some(standing.borrow().gone.clone().unwrap_or(Lost::Released { reason: None })),
     }
 }
 

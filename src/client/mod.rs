@@ -169,13 +169,13 @@ impl Client {
     }
 
     async fn declare_in(&self, intent: Intent, waits: bool) -> Result<Outcome, DeclareError> {
-        let (offsets, plan) = (offsets_of(&intent), self.inner.policies.candidate(&intent));
+        let plan = self.inner.policies.candidate(&intent);
         let (id, answered) = self.ask(intent, Asked::Fresh, waits).await?;
         let handle = answered.handle;
         Ok(match (to_outcome(id, answered.reply)?, handle) {
             (Plain::Granted { at }, Some(handle)) => {
                 self.inner.policies.granted(plan, id, &handle.standing);
-                Outcome::Granted(Grant::new(self.clone(), id, handle.serial, offsets, at, handle.standing))
+                Outcome::Granted(Grant::new(self.clone(), id, handle.serial, at, handle.standing))
             }
             // A grant of a fresh declaration always has its handle.
             (Plain::Granted { .. }, None) => return Err(DeclareError::Ended { id }),
@@ -203,7 +203,7 @@ impl Client {
         let (request, answer) = loop {
             let room = shared.room.notified();
             let draft = draft(intent.clone(), id, time);
-            match shared.with(|state, _| state.declare(draft, kind)) {
+            match shared.with(|state, now| state.declare(draft, kind, now)) {
                 Ok(asked) => break asked,
                 Err(NotTaken::Full) if waits => tokio::select! {
                     biased;
@@ -471,10 +471,6 @@ fn draft(intent: Intent, id: IntentId, start: Option<Time>) -> Draft {
 }
 
 type Asking = Result<(u64, tokio::sync::oneshot::Receiver<Answered>), NotTaken>;
-
-fn offsets_of(intent: &Intent) -> Arc<[Micros]> {
-    intent.raw.claims.iter().map(|claim| Micros::from_us(claim.offset)).collect()
-}
 
 #[cfg(test)]
 mod tests;

@@ -237,8 +237,13 @@ impl Shared {
 
     /// The instant at which the holder of a window stops: the coordinator's time is surely before its end
     /// then, timers that ring late included.
-    pub(super) fn until(&self, live: Live) -> Instant {
-        let stop = stop(live.start, live.end);
+    pub(super) fn until(&self, live: &Live) -> Instant {
+        self.stop(live.start, live.end)
+    }
+
+    /// As [`Shared::until`], for any window.
+    pub(super) fn stop(&self, start: Time, end: Time) -> Instant {
+        let stop = stop(start, end);
         let until = self.look(|state, now| state.session.clock().may_be(stop, now));
         until.map_or_else(|| self.clock.now(), |at| self.instant(at))
     }
@@ -254,6 +259,9 @@ impl State {
     /// A new stream of events; the oldest streams that nobody reads go first.
     pub(super) fn subscribe(&mut self) -> Events {
         let (subscriber, events) = Subscriber::new(limits::EVENTS);
+        if self.over {
+            return events; // which ends at once
+        }
         if self.subscribers.len() == limits::SUBSCRIBERS {
             self.subscribers.remove(0);
         }
@@ -272,8 +280,14 @@ impl State {
         &mut self,
         draft: Draft,
         kind: Asked,
+        now: Local,
     ) -> Result<(u64, oneshot::Receiver<Answered>), NotTaken> {
-        let request = self.session.declare(draft)?;
+        let id = IntentId::new(draft.intent.id);
+        let request = self.session.declare(draft, now)?;
+        if kind == Asked::Fresh && !self.session.stands(id) {
+            // What an ended grant's handle does from here on is not about this.
+            self.handles.remove(&id);
+        }
         Ok((request, self.wait_for(request, kind)))
     }
 
@@ -438,6 +452,9 @@ impl State {
                 Told::News(news) => self.news(news),
             }
         }
+        if self.over {
+            self.subscribers.clear(); // there will be no other news
+        }
     }
 
     fn welcomed(&mut self, now: Local) {
@@ -458,8 +475,9 @@ impl State {
         self.answered += 1;
         let Some(Waiter { to, kind }) = self.waiters.remove(&request) else { return };
         let handle = match (&reply, kind) {
-            (Reply::Granted { start, end, token, .. }, Asked::Fresh) => {
-                Some(self.new_handle(id, Live { token: *token, start: *start, end: *end }))
+            (Reply::Granted { start, end, token, terms, .. }, Asked::Fresh) => {
+                let live = Live { token: *token, start: *start, end: *end, terms: terms.clone() };
+                Some(self.new_handle(id, live))
             }
             _ => None,
         };
@@ -471,9 +489,10 @@ impl State {
     fn new_handle(&mut self, id: IntentId, live: Live) -> NewHandle {
         self.last_serial += 1;
         let serial = self.last_serial;
+        let token = live.token;
         let (sender, standing) = watch::channel(Standing { live, gone: None });
         if let Some(old) = self.handles.insert(id, Handle { serial, standing: sender }) {
-            let moved = Lost::Moved { token: live.token };
+            let moved = Lost::Moved { token };
             old.standing.send_modify(|standing| standing.gone = standing.gone.take().or(Some(moved)));
         }
         NewHandle { serial, standing }
@@ -488,15 +507,15 @@ impl State {
                 Event::Renewed { id, end }
             }
             News::RenewalDenied { id, end, blockers } => Event::RenewalDenied { id, end, blockers },
-            News::Moved { id, start, end, token } => {
-                self.stand(id, |standing| *standing = Standing::live(token, start, end));
+            News::Moved { id, start, end, token, terms } => {
+                self.stand(id, |standing| *standing = Standing::live(token, start, end, terms));
                 Event::Moved { id, start, end, token }
             }
-            News::Revised { id, start, end, token } => {
-                return self.stand(id, |standing| *standing = Standing::live(token, start, end));
+            News::Revised { id, start, end, token, terms } => {
+                return self.stand(id, |standing| *standing = Standing::live(token, start, end, terms));
             }
-            News::Granted { id, start, end, token } => {
-                self.stand(id, |standing| *standing = Standing::live(token, start, end));
+            News::Granted { id, start, end, token, terms } => {
+                self.stand(id, |standing| *standing = Standing::live(token, start, end, terms));
                 Event::Regranted { id, start, end, token }
             }
             News::Lost { id, token, why } => {
@@ -509,9 +528,12 @@ impl State {
                     }
                     // The agent's own doing is no news to it.
                     Loss::Released { reason: None } if !self.handles.contains_key(&id) => return,
-                    Loss::Released { .. } | Loss::Unreachable | Loss::Unknown | Loss::Replaced => {
-                        Event::Lost { id, why: lost }
-                    }
+                    Loss::Revising => return,
+                    Loss::Released { .. }
+                    | Loss::Unreachable
+                    | Loss::Unknown
+                    | Loss::Replaced
+                    | Loss::Taken { .. } => Event::Lost { id, why: lost },
                 }
             }
             News::GaveUp { id } => Event::GaveUp { id },

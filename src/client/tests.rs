@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::connector::{Boxed, Clock, Closed, Connector, Lane, Link};
 use super::*;
-use crate::types::{Slot, Token};
+use crate::types::{Fence, Slot, Token};
 use crate::wire::{
     Answer, ClockPong, CloseCode, Extensions, FrameReader, Hello, ToAgent, ToCoordinator, Verdict, Welcome,
     WireLimits,
@@ -402,6 +402,91 @@ async fn what_is_asked_again_has_the_same_start_whatever_has_been_learned_of_the
     assert_eq!(asked_again.batch[0].intent, asked.batch[0].intent);
     peer.answer(asked_again.batch[0].request, 5, verdict).await;
     assert_eq!(again.await.unwrap(), Ok(()));
+}
+
+#[tokio::test]
+async fn a_grant_whose_revision_is_not_answered_is_in_hand_again_once_it_is() {
+    let (client, mut peer, clock) = up().await;
+    let grant = granted(&client, &mut peer, dock()).await;
+    let going_on = tokio::spawn({
+        let grant = grant.clone();
+        async move { grant.guarded_through_moves(std::future::pending::<()>()).await }
+    });
+    let revising = tokio::spawn({
+        let grant = grant.clone();
+        let two = Intent::asap().claim(path("dock").unwrap().exclusive(), millis(50));
+        async move {
+            grant.revise(two.claim_after(millis(20), path("ramp").unwrap().exclusive(), millis(30))).await
+        }
+    });
+    let ToCoordinator::Declare(revision) = peer.receive().await else { panic!("a revision") };
+    let lost = grant.lost();
+    clock.forward(millis(30));
+    assert_eq!(lost.await, Lost::Revising, "another may have the dock by now");
+    assert_eq!(grant.check(), Err(Lost::Revising));
+    let start = clock.coordinator();
+    let (end, token) = (start.after(Micros::from_ms(50)), Token::new(12));
+    let id = grant.id().number();
+    peer.answer(revision.batch[0].request, id, Verdict::Granted { start, end, token }).await;
+    assert_eq!(revising.await.unwrap(), Ok(Revision::Granted));
+    assert_eq!(grant.check(), Ok(()));
+    assert_eq!(grant.fence(1), Fence { start: start.after(Micros::from_ms(20)), token });
+    assert_eq!(grant.window(0), (start, end));
+    assert_eq!((grant.check_claim(0), grant.check_claim(1)), (Ok(()), Err(None)));
+    clock.forward(millis(25));
+    assert_eq!(grant.check_claim(1), Ok(()));
+    assert!(!going_on.is_finished());
+    clock.forward(millis(25));
+    assert_eq!(going_on.await.unwrap(), Err(Lost::Ended));
+    assert_eq!(grant.check_claim(0), Err(Some(Lost::Ended)));
+}
+
+#[tokio::test]
+async fn work_through_moves_ends_where_another_handle_has_the_grant() {
+    let (client, mut peer, _) = up().await;
+    let grant = granted(&client, &mut peer, dock()).await;
+    let id = grant.id();
+    let going_on =
+        tokio::spawn(async move { grant.guarded_through_moves(std::future::pending::<()>()).await });
+    tokio::task::yield_now().await;
+    let newer = granted(&client, &mut peer, dock().revises(id)).await;
+    assert!(matches!(going_on.await.unwrap(), Err(Lost::Moved { .. })));
+    assert_eq!(newer.check(), Ok(()));
+}
+
+#[tokio::test]
+async fn events_end_with_the_client_and_no_call_hangs_for_want_of_a_time() {
+    let (client, _peer, clock) = up().await;
+    let (mut news, other) = (client.events(), client.clone());
+    let closing = tokio::spawn(async move { other.close().await });
+    tokio::task::yield_now().await;
+    clock.forward(secs(2));
+    assert_eq!(news.next().await, None);
+    closing.await.unwrap();
+    assert_eq!(client.events().next().await, None, "nor will there be any");
+    let forever = Client::builder().name("car-7").timeout(Duration::MAX);
+    let (peers, come) = mpsc::unbounded_channel();
+    drop(come);
+    let pipes = Pipes { clock: clock.clone(), peers };
+    assert!(matches!(forever.connect_by(Arc::new(pipes)).await, Err(ConnectError::Local { .. })));
+}
+
+#[tokio::test]
+async fn the_handle_of_an_ended_grant_does_not_withdraw_what_is_declared_anew_under_its_id() {
+    let (client, mut peer, clock) = up().await;
+    let older = granted(&client, &mut peer, dock().id(5)).await;
+    clock.forward(secs(1));
+    assert_eq!(older.lost().await, Lost::Ended);
+    let declaring = tokio::spawn({
+        let client = client.clone();
+        async move { client.declare(dock().id(5)).await.map(|_| ()) }
+    });
+    let ToCoordinator::Declare(declare) = peer.receive().await else { panic!("a declaration") };
+    drop(older);
+    let start = clock.coordinator();
+    let verdict = Verdict::Granted { start, end: start.after(Micros::from_secs(1)), token: Token::new(11) };
+    peer.answer(declare.batch[0].request, 5, verdict).await;
+    assert_eq!(declaring.await.unwrap(), Ok(()));
 }
 
 #[tokio::test]

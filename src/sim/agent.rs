@@ -148,21 +148,18 @@ impl Process {
         let of_id = move |id: &IntentId| {
             let held = self.session.held(*id)?;
             let record = ledger.grants.get(&held.token)?;
-            Some((*id, *held, record))
+            Some((*id, held, record))
         };
-        self.work.ids().filter(|id| !self.work.is_revising(**id)).filter_map(of_id).flat_map(
-            move |(id, held, record)| {
-                let last = record.claims.iter().map(|claim| claim.window(held.start).end()).max();
-                record.claims.iter().filter_map(move |claim| {
-                    let plain = claim.window(held.start);
-                    let end =
-                        if held.lasting.hold && Some(plain.end()) == last { held.end } else { plain.end() };
-                    let window = Window::new(plain.start(), end)?;
-                    let key = IntentKey { agent: self.name.clone(), id };
-                    Some(Belief { key, token: held.token, claim, window })
-                })
-            },
-        )
+        self.work.ids().filter_map(of_id).flat_map(move |(id, held, record)| {
+            let last = record.claims.iter().map(|claim| claim.window(held.start).end()).max();
+            record.claims.iter().filter_map(move |claim| {
+                let plain = claim.window(held.start);
+                let end = if held.terms.hold && Some(plain.end()) == last { held.end } else { plain.end() };
+                let window = Window::new(plain.start(), end)?;
+                let key = IntentKey { agent: self.name.clone(), id };
+                Some(Belief { key, token: held.token, claim, window })
+            })
+        })
     }
 
     /// What it believes to have at the true time `at`, and may act on: by its own clock each window

@@ -54,21 +54,21 @@ impl std::error::Error for Failure {}
 /// Simulates from `seed`, with faults for `span` of virtual time.
 ///
 /// # Errors
-/// The first thing that was wrong.
-pub fn simulate(seed: u64, span: Micros) -> Result<Report, Box<Failure>> {
-    match simulate_in(seed, span, false) {
+/// The first thing that was wrong, with the last `told` things that happened.
+pub fn simulate(seed: u64, span: Micros, told: usize) -> Result<Report, Box<Failure>> {
+    match simulate_in(seed, span, 0) {
         Ok(report) => Ok(report),
         // Words cost more than the rest, so they are only made where they are read.
-        Err(failure) => Err(simulate_in(seed, span, true).err().unwrap_or(failure)),
+        Err(failure) => Err(simulate_in(seed, span, told).err().unwrap_or(failure)),
     }
 }
 
-fn simulate_in(seed: u64, span: Micros, in_words: bool) -> Result<Report, Box<Failure>> {
+fn simulate_in(seed: u64, span: Micros, told: usize) -> Result<Report, Box<Failure>> {
     let setup = |why| {
         let invariant = "setup: a simulation begins".to_owned();
         Box::new(Failure { seed, invariant, why, at: Micros::ZERO, last: Vec::new() })
     };
-    let mut world = World::new(seed, in_words).map_err(setup)?;
+    let mut world = World::new(seed, told).map_err(setup)?;
     pass(&mut world, span);
     let happened = world.trace.happened();
     match world.broken {

@@ -5,20 +5,19 @@ use std::hash::Hasher;
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-/// Lines that are kept of what happened last.
-const TAIL: usize = 400;
-
 /// See the module's documentation.
 pub(super) struct Trace {
     hasher: SipHasher13,
     happened: u64,
-    tail: Option<VecDeque<String>>,
+    tail: VecDeque<String>,
+    /// Lines that are kept of what happened last.
+    kept: usize,
 }
 
 impl Trace {
-    /// `in_words` where the last of it is to be told: it costs more than the rest of a simulation.
-    pub(super) fn new(in_words: bool) -> Self {
-        Trace { hasher: SipHasher13::new(), happened: 0, tail: in_words.then(VecDeque::new) }
+    /// `kept` lines of the last of it are to be told: words cost more than the rest of a simulation.
+    pub(super) fn new(kept: usize) -> Self {
+        Trace { hasher: SipHasher13::new(), happened: 0, tail: VecDeque::new(), kept }
     }
 
     /// Notes that something happened at the true time `at` to `who`.
@@ -28,11 +27,13 @@ impl Trace {
         self.hasher.write_usize(bytes.len());
         self.hasher.write(bytes);
         self.happened += 1;
-        let Some(tail) = &mut self.tail else { return };
-        if tail.len() == TAIL {
-            tail.pop_front();
+        if self.kept == 0 {
+            return;
         }
-        tail.push_back(format!("{:>12.6} s  {}", at as f64 / 1e6, words()));
+        if self.tail.len() == self.kept {
+            self.tail.pop_front();
+        }
+        self.tail.push_back(format!("{:>12.6} s  {}", at as f64 / 1e6, words()));
     }
 
     pub(super) fn digest(&self) -> u128 {
@@ -44,6 +45,6 @@ impl Trace {
     }
 
     pub(super) fn into_tail(self) -> Vec<String> {
-        self.tail.unwrap_or_default().into()
+        self.tail.into()
     }
 }

@@ -67,13 +67,6 @@ impl Work {
         self.wants.iter().filter(move |(_, want)| open(want)).map(|(id, want)| (id, &want.state))
     }
 
-    /// Whether it has asked to have another grant in the place of the one under `id`: what that may
-    /// give up is free for others before the answer has come, so it acts on neither until then.
-    pub(super) fn is_revising(&self, id: IntentId) -> bool {
-        let asked = |want: &&Want| want.draft.revision && !matches!(want.state, State::Held(_));
-        self.wants.get(&id).filter(asked).is_some()
-    }
-
     /// How long until its next turn, in µs.
     pub(super) fn next_turn(&mut self) -> u64 {
         self.dice.within(20_000, 400_000)
@@ -84,17 +77,17 @@ impl Work {
         let Some(bounds) = session.clock().bounds(now).filter(|_| session.welcome().is_some()) else {
             return;
         };
-        self.ask_again(session);
+        self.ask_again(session, now);
         self.give_up(session, now);
         if self.is_over {
             return;
         }
         if self.wants.len() < 6 && self.dice.percent(self.busy) {
             let draft = self.draft(bounds);
-            self.declare(session, draft);
+            self.declare(session, draft, now);
         }
         match self.dice.below(100) {
-            0..10 => self.revise(session, bounds),
+            0..10 => self.revise(session, bounds, now),
             10..18 => self.release_one(session),
             18..26 => self.renew_one(session, bounds),
             26..32 => self.drop_one(session),
@@ -144,9 +137,9 @@ impl Work {
     fn lost(&mut self, id: IntentId, why: &Loss) {
         let Some(want) = self.wants.get_mut(&id) else { return };
         match (why, &want.state) {
-            (Loss::Revoked { waiting: true, .. }, _) => want.state = State::Waits,
             // A revision of it is on its way, whose answer counts.
             (_, State::Asked(_) | State::Unknown) => {}
+            (Loss::Revoked { waiting: true, .. }, _) => want.state = State::Waits,
             _ => drop(self.wants.remove(&id)),
         }
     }
@@ -157,11 +150,11 @@ impl Work {
         }
     }
 
-    fn ask_again(&mut self, session: &mut AgentSession) {
+    fn ask_again(&mut self, session: &mut AgentSession, now: Local) {
         let unknown = self.wants.iter().filter(|(_, want)| want.state == State::Unknown);
         let again: Vec<Draft> = unknown.map(|(_, want)| want.draft.clone()).collect();
         for draft in again {
-            self.declare(session, draft);
+            self.declare(session, draft, now);
         }
     }
 
@@ -179,9 +172,9 @@ impl Work {
         over.into_iter().for_each(|id| self.release(session, id));
     }
 
-    fn declare(&mut self, session: &mut AgentSession, draft: Draft) {
+    fn declare(&mut self, session: &mut AgentSession, draft: Draft, now: Local) {
         let id = IntentId::new(draft.intent.id);
-        match session.declare(draft.clone()) {
+        match session.declare(draft.clone(), now) {
             Ok(request) => {
                 self.declared += 1;
                 self.wants.insert(id, Want { draft, state: State::Asked(request) });
@@ -196,7 +189,7 @@ impl Work {
         (!held.is_empty()).then(|| *self.dice.pick(&held))
     }
 
-    fn revise(&mut self, session: &mut AgentSession, bounds: Bounds) {
+    fn revise(&mut self, session: &mut AgentSession, bounds: Bounds, now: Local) {
         let Some(id) = self.one(session) else { return };
         let Some(want) = self.wants.get(&id).filter(|want| matches!(want.state, State::Held(_))) else {
             return;
@@ -210,7 +203,7 @@ impl Work {
             draft.intent.slack = self.dice.below(300_000);
         }
         draft.intent.claims.iter_mut().for_each(|claim| claim.duration = claim.duration / 2 + 60_000);
-        self.declare(session, draft);
+        self.declare(session, draft, now);
     }
 
     fn release_one(&mut self, session: &mut AgentSession) {

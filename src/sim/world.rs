@@ -86,7 +86,7 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(seed: u64, in_words: bool) -> Result<Self, String> {
+    pub(super) fn new(seed: u64, told: usize) -> Result<Self, String> {
         let mut dice = Dice::new(seed);
         let server = Server::new(&mut dice)?;
         let count = dice.within(3, 6);
@@ -98,7 +98,7 @@ impl World {
             queue: BTreeMap::new(),
             sequence: 0,
             dice,
-            trace: Trace::new(in_words),
+            trace: Trace::new(told),
             counts: BTreeMap::new(),
             server,
             names,

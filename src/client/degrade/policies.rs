@@ -110,7 +110,7 @@ impl Policies {
             | Some(Lost::Ended | Lost::Unreachable | Lost::Expired | Lost::Released { reason: None }) => true,
             Some(_) => false,
         };
-        let until = shared.until(live);
+        let until = shared.until(&live);
         may_be_kept.then_some(LastPlan { intent, id, start: live.start, end: live.end, until })
     }
 

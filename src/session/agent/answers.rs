@@ -140,12 +140,12 @@ impl AgentSession {
                 let is_over = self.clock.bounds(now).is_some_and(|bounds| bounds.latest >= end);
                 // A first answer is handed out all the same: it was good then, and `check` says that it is over.
                 if (answer.repeat && end <= at) || (asked_again && is_over) {
-                    if self.lasting_of(request).hold && self.may_ask().is_ok() {
+                    if self.terms_of(request).hold && self.may_ask().is_ok() {
                         self.ask(Ask::Release { id }); // a renewal by another session may be on its way
                     }
                     Reply::Ended
                 } else {
-                    self.take(request, Held::new(token, start, end, self.lasting_of(request)), at)
+                    self.take(request, Held::new(token, start, end, self.terms_of(request)), at)
                 }
             }
             Verdict::Conflict(Conflict { is_final: false, offer, blockers, .. }) => {
@@ -182,6 +182,9 @@ impl AgentSession {
         // That a grant is kept does not say that it is the one that is known here.
         let is_granted = matches!(reply, Reply::Granted { .. });
         let is_sure = is_granted || (!asked_again && keeps_a_grant(&reply));
+        if is_sure && !is_granted {
+            self.stands_after_all(id);
+        }
         let may_be_gone = self.holdings.of(id).is_some() && !is_sure;
         self.reply(request, id, reply);
         if may_be_gone {
@@ -194,7 +197,7 @@ impl AgentSession {
     /// withdrawn in the same slot, and nothing else tells of that.
     fn revises_nothing(&mut self, id: IntentId) {
         let Some(held) = self.holdings.of(id) else { return };
-        let waiting = (held.lasting, held.heard());
+        let waiting = (held.terms.clone(), held.heard());
         self.lose(id, Loss::Unknown);
         self.revoked.insert(id, waiting);
     }
@@ -202,7 +205,7 @@ impl AgentSession {
     /// Takes a grant in hand, unless nobody waits for it any more: then its release is on its way, or
     /// it is left to its course until it is asked for again.
     fn take(&mut self, request: u64, held: Held, at: Time) -> Reply {
-        let Held { token, start, end, .. } = held;
+        let Held { token, start, end, terms, .. } = held.clone();
         let Some(Ask::Declare { id, abandoned, claimed, .. }) = self.pending.get(&request).map(|it| &it.ask)
         else {
             return Reply::Unknown;
@@ -213,10 +216,10 @@ impl AgentSession {
             self.holdings.put(id, held);
             // Also where its grant had gone meanwhile: the handle of that is the handle of this one.
             if stands || self.is_revision(request) {
-                self.news(News::Revised { id, start, end, token });
+                self.news(News::Revised { id, start, end, token, terms: terms.clone() });
             }
         }
-        Reply::Granted { at, start, end, token }
+        Reply::Granted { at, start, end, token, terms }
     }
 
     /// News about what was declared and answered before.
@@ -226,10 +229,10 @@ impl AgentSession {
             Verdict::Granted { start, end, token } => self.granted_anew(id, start, end, token),
             Verdict::Moved { start, end, token } => self.moved(id, start, end, token),
             Verdict::Revoked { by, by_id, offer, waiting } => {
-                let Some(lasting) = self.holdings.of(id).map(|held| held.lasting) else { return };
+                let Some(terms) = self.holdings.of(id).map(|held| held.terms.clone()) else { return };
                 self.lose(id, Loss::Revoked { by, by_id, offer, waiting });
                 if waiting {
-                    self.revoked.insert(id, (lasting, answer.slot));
+                    self.revoked.insert(id, (terms, answer.slot));
                 }
             }
             Verdict::Expired { token } if self.has(id, token) => self.lose(id, Loss::Expired),
@@ -250,16 +253,18 @@ impl AgentSession {
         }
     }
 
-    /// A revoked intent has a grant again, or one in hand was revised by another session.
+    /// A revoked intent has a grant again. One in hand that has another token was revised by another session of
+    /// the name, and is that one's.
     pub(super) fn granted_anew(&mut self, id: IntentId, start: Time, end: Time, token: Token) {
         if self.has(id, token) {
             return self.ends_at(id, end);
         }
-        let known = self.holdings.of(id).filter(|held| held.token < token).map(|held| held.lasting);
-        let waited = self.revoked.remove(&id).map(|(lasting, _)| lasting);
-        let Some(lasting) = waited.or(known) else { return };
-        self.holdings.put(id, Held::new(token, start, end, lasting));
-        self.news(News::Granted { id, start, end, token });
+        if self.holdings.of(id).is_some_and(|held| held.token < token) {
+            return self.lose(id, Loss::Taken { token });
+        }
+        let Some((terms, _)) = self.revoked.remove(&id) else { return };
+        self.holdings.put(id, Held::new(token, start, end, terms.clone()));
+        self.news(News::Granted { id, start, end, token, terms });
     }
 
     /// The grant's end, as it was renewed by whichever session: ends only rise.
@@ -273,9 +278,9 @@ impl AgentSession {
 
     pub(super) fn moved(&mut self, id: IntentId, start: Time, end: Time, token: Token) {
         let Some(held) = self.holdings.of(id).filter(|held| held.token < token) else { return };
-        let lasting = held.lasting;
-        self.holdings.put(id, Held::new(token, start, end, lasting));
-        self.news(News::Moved { id, start, end, token });
+        let terms = held.terms.clone();
+        self.holdings.put(id, Held::new(token, start, end, terms.clone()));
+        self.news(News::Moved { id, start, end, token, terms });
     }
 
     fn has(&self, id: IntentId, token: Token) -> bool {

@@ -1,5 +1,6 @@
 //! What the agent's half of a session tells the program around it.
 
+use super::Terms;
 use crate::types::{IntentId, Micros, Time, Token};
 use crate::wire::{Blocker, Conflict, ContestedNews, Refusal};
 
@@ -34,6 +35,8 @@ pub enum Reply {
         end: Time,
         /// The grant's token.
         token: Token,
+        /// What it was declared as.
+        terms: Terms,
     },
     /// To a declaration: it cannot be placed.
     Conflict {
@@ -133,8 +136,11 @@ pub enum News {
         end: Time,
         /// The new token.
         token: Token,
+        /// What it was declared as.
+        terms: Terms,
     },
-    /// A revision of this session's own took the grant's place.
+    /// A revision of this session's own took the grant's place; or it did not, and the grant that was in
+    /// doubt for its sake stands as it was.
     Revised {
         /// Which intent.
         id: IntentId,
@@ -144,8 +150,10 @@ pub enum News {
         end: Time,
         /// The new token.
         token: Token,
+        /// What it was declared as.
+        terms: Terms,
     },
-    /// An intent whose grant was revoked has one again, or another session of the name revised it.
+    /// An intent whose grant was revoked has one again.
     Granted {
         /// Which intent.
         id: IntentId,
@@ -155,6 +163,8 @@ pub enum News {
         end: Time,
         /// The new token.
         token: Token,
+        /// What it was declared as.
+        terms: Terms,
     },
     /// The grant is no longer in hand.
     Lost {
@@ -214,6 +224,14 @@ pub enum Loss {
         offer: Option<Time>,
         /// Whether the intent waits on.
         waiting: bool,
+    },
+    /// A revision of it is unanswered, and what that gives up may be another's by now. Where it turns out that
+    /// the revision was refused, [`News::Revised`] tells that the grant stands.
+    Revising,
+    /// Another session of this name has revised it, and has it now.
+    Taken {
+        /// The token that it has now.
+        token: Token,
     },
     /// The coordinator does not have it, and does not remember why.
     Unknown,

@@ -1,12 +1,13 @@
 //! The grants that an agent holds, and when something is due about each: a renewal, or its end.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::limits;
-use crate::types::{IntentId, Micros, RawIntent, Slot, Time, Token};
+use crate::types::{IntentId, Micros, RawClaim, RawIntent, Slot, Time, Token};
 
 /// A grant in hand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Held {
     /// Its token.
     pub token: Token,
@@ -14,51 +15,102 @@ pub struct Held {
     pub start: Time,
     /// The latest end of its claims.
     pub end: Time,
-    /// How its intent wants it to last.
-    pub lasting: Lasting,
+    /// What its intent wants.
+    pub terms: Terms,
     renew_at: Option<Time>,
     /// A renewal was asked for and none has been answered since.
     unanswered: bool,
     /// The slot of the last answer about it.
     heard: Slot,
+    doubt: Doubt,
 }
 
-/// How an intent wants its grant to last.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lasting {
+/// Whether a revision may have taken a grant's place, of which no answer has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doubt {
+    No,
+    /// From then on another may have what the revision gives up.
+    From(Time),
+    Told,
+}
+
+/// What an intent wants of its grant.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Terms {
     /// As a lease, which is renewed.
     pub hold: bool,
     /// For how long from its start on, as declared. Each renewal asks for that again; the grant's own
     /// window will not do, which has been renewed before where a new process takes it up.
     pub span: Micros,
+    /// Its claims.
+    pub claims: Arc<[RawClaim]>,
 }
 
-impl Lasting {
+impl Terms {
     /// What `intent` wants.
     pub(super) fn of(intent: &RawIntent) -> Self {
         let ends = intent.claims.iter().map(|claim| claim.offset.saturating_add(claim.duration));
-        Lasting { hold: intent.hold, span: Micros::from_us(ends.max().unwrap_or_default()) }
+        let span = Micros::from_us(ends.max().unwrap_or_default());
+        Terms { hold: intent.hold, span, claims: intent.claims.as_slice().into() }
+    }
+
+    /// The window of `claim` in a grant from `start` to `end`: the claims of a lease that end last are the
+    /// ones that are renewed.
+    pub fn window(&self, claim: &RawClaim, start: Time, end: Time) -> (Time, Time) {
+        let from = start.after(Micros::from_us(claim.offset));
+        let is_last = claim.offset.saturating_add(claim.duration) == self.span.as_us();
+        let until = from.after(Micros::from_us(claim.duration));
+        (from, if self.hold && is_last { until.max(end) } else { until })
     }
 }
 
 impl Held {
     /// A grant as it was just given.
-    pub(super) fn new(token: Token, start: Time, end: Time, lasting: Lasting) -> Self {
-        let mut held =
-            Held { token, start, end, lasting, renew_at: None, unanswered: false, heard: Slot::default() };
+    pub(super) fn new(token: Token, start: Time, end: Time, terms: Terms) -> Self {
+        let mut held = Held {
+            token,
+            start,
+            end,
+            terms,
+            renew_at: None,
+            unanswered: false,
+            heard: Slot::default(),
+            doubt: Doubt::No,
+        };
         held.plan_renewal();
         held
     }
 
     /// At a third of its time, so that two more tries fit before its end.
     fn plan_renewal(&mut self) {
-        let two_thirds = Micros::from_us(self.lasting.span.as_us() / 3 * 2);
-        self.renew_at = self.lasting.hold.then(|| self.end.before(two_thirds));
+        let two_thirds = Micros::from_us(self.terms.span.as_us() / 3 * 2);
+        self.renew_at = self.terms.hold.then(|| self.end.before(two_thirds));
     }
 
     /// When its holder stops; see [`stop`].
     pub(super) fn stops(&self) -> Time {
         stop(self.start, self.end)
+    }
+
+    /// Whether it may have given way to a revision, and its holder was told so.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.doubt == Doubt::Told
+    }
+
+    /// Whether everything that it has stays its own where `revision` is granted.
+    fn is_covered_by(&self, revision: &RawIntent) -> bool {
+        let Some(start) = revision.start.filter(|_| revision.slack == 0).map(Time::from_us) else {
+            return false;
+        };
+        let new = Terms::of(revision);
+        let new_end = start.after(new.span);
+        self.terms.claims.iter().all(|claim| {
+            let (from, until) = self.terms.window(claim, self.start, self.end);
+            new.claims.iter().filter(|it| it.target == claim.target && it.mode == claim.mode).any(|it| {
+                let (new_from, new_until) = new.window(it, start, new_end);
+                new_from <= from && until <= new_until
+            })
+        })
     }
 
     /// The slot of the last answer about it.
@@ -73,7 +125,7 @@ impl Held {
 
     /// The end that a renewal asked for at `now` asks for.
     pub(super) fn wanted_end(&self, now: Time) -> Time {
-        now.after(self.lasting.span)
+        now.after(self.terms.span)
     }
 }
 
@@ -92,6 +144,8 @@ pub(super) enum Due {
     End,
     /// Its renewal.
     Renewal,
+    /// What a revision gives up may be another's.
+    Doubt,
 }
 
 /// All grants in hand, ordered by what is due next.
@@ -114,6 +168,9 @@ impl Holdings {
         self.remove(id);
         self.due.insert((held.stops(), Due::End, id));
         self.due.extend(held.renew_at.map(|at| (at, Due::Renewal, id)));
+        if let Doubt::From(at) = held.doubt {
+            self.due.insert((at, Due::Doubt, id));
+        }
         self.held.insert(id, held);
     }
 
@@ -122,6 +179,9 @@ impl Holdings {
         self.due.remove(&(held.stops(), Due::End, id));
         if let Some(at) = held.renew_at {
             self.due.remove(&(at, Due::Renewal, id));
+        }
+        if let Doubt::From(at) = held.doubt {
+            self.due.remove(&(at, Due::Doubt, id));
         }
         Some(held)
     }
@@ -135,7 +195,7 @@ impl Holdings {
     /// two slots, in which no answer can be expected.
     pub(super) fn renewal_asked(&mut self, id: IntentId, now: Time, slot_length: Micros) {
         self.change(id, |held| {
-            let patience = Micros::from_us(held.lasting.span.as_us() / 6).max(twice(slot_length));
+            let patience = Micros::from_us(held.terms.span.as_us() / 6).max(twice(slot_length));
             held.renew_at = Some(now.after(patience)).filter(|at| *at < held.end);
             held.unanswered = true;
         });
@@ -155,7 +215,7 @@ impl Holdings {
         self.change(id, |held| {
             held.unanswered = false;
             let half = Micros::from_us(held.end.since(now).as_us() / 2);
-            held.renew_at = (held.lasting.hold && half >= twice(slot_length)).then(|| now.after(half));
+            held.renew_at = (held.terms.hold && half >= twice(slot_length)).then(|| now.after(half));
         });
     }
 
@@ -166,6 +226,28 @@ impl Holdings {
             held.unanswered = false;
             held.plan_renewal();
         });
+    }
+
+    /// `revision` of it is on its way, and what that gives up may be another's from `at` on.
+    pub(super) fn revised_from(&mut self, id: IntentId, revision: &RawIntent, at: Time) {
+        self.change(id, |held| {
+            if held.doubt == Doubt::No && !held.is_covered_by(revision) {
+                held.doubt = Doubt::From(at);
+            }
+        });
+    }
+
+    /// Its holder is told that it may have given way. Says which grant it is.
+    pub(super) fn doubt(&mut self, id: IntentId) -> Option<Token> {
+        self.change(id, |held| held.doubt = Doubt::Told);
+        self.of(id).map(|held| held.token)
+    }
+
+    /// It has not given way. Says what is in hand again, where it was in doubt.
+    pub(super) fn stands_after_all(&mut self, id: IntentId) -> Option<&Held> {
+        let was_told = self.of(id).is_some_and(Held::is_in_doubt);
+        self.change(id, |held| held.doubt = Doubt::No);
+        self.of(id).filter(|_| was_told)
     }
 
     /// The coordinator said something about it in `slot`.

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 pub use clock::{Bounds, ClockEstimate};
 pub use event::{Event, Loss, News, Reply};
-pub use held::{Held, stop};
+pub use held::{Held, Terms, stop};
 
 use crate::limits;
 use crate::types::{IntentId, Micros, RawIntent, Slot, Time};
@@ -35,7 +35,7 @@ use crate::wire::{
     Bye, ClockPing, ClockPong, CloseCode, Degradations, Hello, Role, ToAgent, ToCoordinator, VERSIONS,
     Welcome,
 };
-use held::{Due, Holdings, Lasting};
+use held::{Due, Holdings};
 use pending::{Ask, Pending};
 
 /// Pings sent one after the other at first: the lowest round trip of a few is a good one.
@@ -167,8 +167,10 @@ pub struct AgentSession {
     again: BTreeSet<(Local, u64)>,
     holdings: Holdings,
     /// Intents whose grants were revoked and that wait on, with the slot of the last answer about each.
-    revoked: BTreeMap<IntentId, (Lasting, Slot)>,
+    revoked: BTreeMap<IntentId, (Terms, Slot)>,
     seen: Option<Slot>,
+    /// The latest instant that this session was told of.
+    now: Local,
     /// The state that the coordinator had at the last welcome, and how much it takes.
     known: Option<(u64, usize)>,
     ending: Ending,
@@ -213,6 +215,7 @@ impl AgentSession {
             holdings: Holdings::default(),
             revoked: BTreeMap::new(),
             seen: None,
+            now: Local::default(),
             known: None,
             ending: Ending::Open,
             out: VecDeque::new(),
@@ -227,6 +230,7 @@ impl AgentSession {
 
     /// A connection stands: the hello goes out first.
     pub fn connected(&mut self, now: Local) {
+        self.now = now;
         self.link = Link::Greeting { since: now };
         self.pings = Pings::default();
         self.out.clear();
@@ -275,9 +279,9 @@ impl AgentSession {
         &self.clock
     }
 
-    /// The grant that is held under `id`.
+    /// The grant that is held under `id`: not while a revision of it may have taken its place.
     pub fn held(&self, id: IntentId) -> Option<&Held> {
-        self.holdings.of(id)
+        self.holdings.of(id).filter(|held| !held.is_in_doubt())
     }
 
     /// Whether `id` stands for something that this session has: a grant in hand, or an intent that
@@ -307,8 +311,9 @@ impl AgentSession {
     ///
     /// # Errors
     /// Where it was not taken; nothing was sent.
-    pub fn declare(&mut self, draft: Draft) -> Result<u64, NotTaken> {
+    pub fn declare(&mut self, draft: Draft, now: Local) -> Result<u64, NotTaken> {
         self.may_declare()?;
+        self.now = now;
         let id = IntentId::new(draft.intent.id);
         if let Some(request) = self.declared.get(&id).copied() {
             return self.claim_again(request, &draft).ok_or(NotTaken::IdBusy);
@@ -351,12 +356,16 @@ impl AgentSession {
         if self.holdings.of(id).is_some() || *abandoned {
             return;
         }
-        if *asked == 0 {
-            self.done(request);
-            return;
-        }
         *abandoned = true;
-        self.ask(Ask::Release { id });
+        let was_asked = *asked > 0;
+        if self.welcome().is_none() {
+            self.done(request); // the release goes first over the next connection
+        }
+        if was_asked {
+            self.ask(Ask::Release { id });
+        } else {
+            self.done(request);
+        }
     }
 
     /// As [`AgentSession::abandon`], for what is being declared under `id`, if anything is.
@@ -372,8 +381,15 @@ impl AgentSession {
     pub fn give_up(&mut self, request: u64) -> bool {
         let Some(pending) = self.pending.get_mut(&request) else { return true };
         let may_be_heard = pending.asked > 0;
+        let is_up = matches!(self.link, Link::Up { .. });
         match &mut pending.ask {
-            Ask::Declare { claimed, .. } if may_be_heard => *claimed = false,
+            // Without a connection it would be decided for nobody when there is one again; but a revision is
+            // for the holder of what it revises.
+            Ask::Declare { id, draft, claimed, .. }
+                if may_be_heard && (is_up || (draft.revision && self.holdings.of(*id).is_some())) =>
+            {
+                *claimed = false;
+            }
             // What is released is released, whoever waits for it.
             Ask::Release { .. } | Ask::Standing { .. } => {}
             Ask::Declare { .. } | Ask::Renew { .. } => self.done(request),
@@ -469,6 +485,7 @@ impl AgentSession {
 
     /// Time has passed.
     pub fn tick(&mut self, now: Local) {
+        self.now = now;
         self.tick_pings(now);
         self.ask_again(now);
         while let Some((due, what, id)) = self.holdings.first_due() {
@@ -478,6 +495,8 @@ impl AgentSession {
             match what {
                 Due::Renewal if !is_over => self.renew_by_itself(id, bounds),
                 Due::Renewal | Due::End => self.ended_by_own_clock(id),
+                Due::Doubt if is_over => self.ended_by_own_clock(id),
+                Due::Doubt => self.doubt(id),
             }
         }
     }
@@ -603,12 +622,26 @@ impl AgentSession {
 
     fn ended_by_own_clock(&mut self, id: IntentId) {
         let Some(held) = self.holdings.of(id) else { return };
-        let (hold, unanswered) = (held.lasting.hold, held.is_unanswered());
+        let (hold, unanswered) = (held.terms.hold, held.is_unanswered());
         self.lose(id, if unanswered { Loss::Unreachable } else { Loss::Ended });
         // A renewal may be on its way, or, without a connection, the news of a move: what this agent has
         // given up must not live on there.
         if (hold || self.welcome().is_none()) && self.may_ask().is_ok() {
             self.ask(Ask::Release { id });
+        }
+    }
+
+    /// A revision is unanswered for so long that what it gives up may be another's.
+    fn doubt(&mut self, id: IntentId) {
+        if let Some(token) = self.holdings.doubt(id) {
+            self.news(News::Lost { id, token, why: Loss::Revising });
+        }
+    }
+
+    /// The revision that put the grant under `id` in doubt has not taken its place.
+    fn stands_after_all(&mut self, id: IntentId) {
+        if let Some(Held { start, end, token, terms, .. }) = self.holdings.stands_after_all(id).cloned() {
+            self.news(News::Revised { id, start, end, token, terms });
         }
     }
 

@@ -1,9 +1,9 @@
 //! What was asked and is not answered yet: kept as it was, so that it can be asked again.
 
-use super::held::Lasting;
+use super::held::Terms;
 use super::{AgentSession, Draft, Local};
 use crate::limits;
-use crate::types::{IntentId, Micros, Time};
+use crate::types::{IntentId, Micros, Slot, Time};
 use crate::wire::{Declaration, Declare, Extensions, Release, Renew, ToCoordinator};
 
 /// A request without its final answer.
@@ -118,10 +118,10 @@ impl AgentSession {
     }
 
     /// How the grant of the declaration `request` would last.
-    pub(super) fn lasting_of(&self, request: u64) -> Lasting {
+    pub(super) fn terms_of(&self, request: u64) -> Terms {
         match self.pending.get(&request).map(|pending| &pending.ask) {
-            Some(Ask::Declare { draft, .. }) => Lasting::of(&draft.intent),
-            _ => Lasting::default(),
+            Some(Ask::Declare { draft, .. }) => Terms::of(&draft.intent),
+            _ => Terms::default(),
         }
     }
 
@@ -129,8 +129,12 @@ impl AgentSession {
     pub(super) fn forget_what_goes_with_a_connection(&mut self) {
         let useless = |pending: &Pending| match &pending.ask {
             // Its release is among what is asked again, and reaches further than it does; or nobody waits
-            // for it, and it must not be decided for nobody when the coordinator is back.
-            Ask::Declare { abandoned, claimed, .. } => *abandoned || !*claimed,
+            // for it, and it must not be decided for nobody when the coordinator is back. A revision is for
+            // the holder of what it revises.
+            Ask::Declare { id, draft, abandoned, claimed } => {
+                let has_holder = draft.revision && self.holdings.of(*id).is_some();
+                *abandoned || !(*claimed || has_holder)
+            }
             // Asked for anew, with the time of then.
             Ask::Renew { automatic, .. } => *automatic,
             Ask::Standing { .. } => true,
@@ -176,5 +180,18 @@ impl AgentSession {
         pending.asked = pending.asked.saturating_add(1);
         let message = pending.ask.message(request, &name);
         self.out.push_back(message);
+        self.may_give_up(request);
+    }
+
+    /// A revision goes out: what it frees may be granted to another from the next slot on, and begin at the end of
+    /// that.
+    fn may_give_up(&mut self, request: u64) {
+        let Some(Pending { ask: Ask::Declare { id, draft, .. }, .. }) = self.pending.get(&request) else {
+            return;
+        };
+        let Some(bounds) = self.clock.bounds(self.now).filter(|_| draft.revision) else { return };
+        let slot_length = self.slot_length();
+        let first = Slot::of(bounds.earliest, slot_length).decided_at(slot_length);
+        self.holdings.revised_from(*id, &draft.intent, first.after(slot_length));
     }
 }

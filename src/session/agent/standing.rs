@@ -65,8 +65,16 @@ impl AgentSession {
         match verdict {
             Some(Verdict::Granted { start, end, token } | Verdict::Moved { start, end, token }) => {
                 match self.holdings.of(id).map(|held| held.token) {
-                    Some(known) if known == token => self.ends_at(id, end),
-                    Some(_) => self.moved(id, start, end, token),
+                    Some(known) if known == token => {
+                        self.stands_after_all(id);
+                        self.ends_at(id, end);
+                    }
+                    Some(known) if known < token => self.moved(id, start, end, token),
+                    // A coordinator that was set back: what it has is not what is believed here.
+                    Some(_) => {
+                        self.gone(id, Loss::Unknown, false);
+                        self.ask(Ask::Release { id });
+                    }
                     None => self.granted_anew(id, start, end, token),
                 }
             }
@@ -84,7 +92,7 @@ impl AgentSession {
 
     fn gone(&mut self, id: IntentId, why: Loss, waits: bool) {
         let waited = self.revoked.remove(&id);
-        let waiting = self.holdings.of(id).map(|held| (held.lasting, held.heard())).or(waited);
+        let waiting = self.holdings.of(id).map(|held| (held.terms.clone(), held.heard())).or(waited.clone());
         self.lose(id, why);
         match waiting {
             Some(waiting) if waits => {

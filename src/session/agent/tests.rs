@@ -94,14 +94,14 @@ impl Bench {
     }
 
     fn declare(&mut self, id: u64, hold: bool) -> u64 {
-        let request = self.session.declare(draft(id, hold)).unwrap();
+        let request = self.session.declare(draft(id, hold), self.now).unwrap();
         assert!(matches!(self.sent(), ToCoordinator::Declare(_)));
         request
     }
 
     /// A grant of `span_us` from now on.
     fn grant(&mut self, id: u64, hold: bool, token: u64, span_us: u64) -> Time {
-        let request = self.session.declare(lasting(id, hold, span_us)).unwrap();
+        let request = self.session.declare(lasting(id, hold, span_us), self.now).unwrap();
         assert!(matches!(self.sent(), ToCoordinator::Declare(_)));
         let end = self.coordinator().after(Micros::from_us(span_us));
         let verdict = Verdict::Granted { start: self.coordinator(), end, token: Token::new(token) };
@@ -165,9 +165,9 @@ fn conflict(is_final: bool) -> Verdict {
 #[test]
 fn the_hello_is_the_first_message_and_nothing_is_declared_before_the_welcome() {
     let mut session = AgentSession::new(identity());
-    session.declare(draft(1, false)).unwrap();
+    session.declare(draft(1, false), Local::default()).unwrap();
     session.connected(Local::from_us(1));
-    session.declare(draft(2, false)).unwrap();
+    session.declare(draft(2, false), Local::default()).unwrap();
     let Some(ToCoordinator::Hello(hello)) = session.poll_send() else { panic!("a hello") };
     assert_eq!((hello.lowest_version, hello.highest_version), VERSIONS);
     assert_eq!(hello.name.as_deref(), Some("car-7"));
@@ -207,8 +207,8 @@ fn no_more_is_declared_than_the_coordinator_takes() {
     for id in 0..3 {
         bench.declare(id, false);
     }
-    assert_eq!(bench.session.declare(draft(3, false)), Err(NotTaken::Full));
-    assert_eq!(bench.session.declare(draft(2, false)), Err(NotTaken::IdBusy));
+    assert_eq!(bench.session.declare(draft(3, false), bench.now), Err(NotTaken::Full));
+    assert_eq!(bench.session.declare(draft(2, false), bench.now), Err(NotTaken::IdBusy));
 }
 
 #[test]
@@ -379,7 +379,7 @@ fn a_moved_grant_has_another_token_and_end() {
     let (end, token) = (start.after(Micros::from_secs(1)), Token::new(12));
     bench.answer(0, 1, Verdict::Moved { start, end, token });
     assert!(matches!(bench.event(), Event::News(News::Moved { .. })));
-    let held = *bench.session.held(IntentId::new(1)).unwrap();
+    let held = bench.session.held(IntentId::new(1)).unwrap().clone();
     assert_eq!((held.token, held.end), (token, end));
     bench.answer(0, 1, Verdict::Moved { start, end: start, token: Token::new(10) });
     assert_eq!(bench.session.held(IntentId::new(1)), Some(&held), "an older token is no news");
@@ -408,11 +408,11 @@ fn a_revision_keeps_the_old_grant_where_it_is_refused_and_replaces_it_where_it_i
     let mut bench = Bench::up();
     let end = bench.grant(1, false, 9, 1_000_000);
     let revision = Draft { revision: true, ..draft(1, false) };
-    let refused = bench.session.declare(revision.clone()).unwrap();
+    let refused = bench.session.declare(revision.clone(), bench.now).unwrap();
     bench.answer(refused, 1, conflict(true));
     assert_eq!(bench.session.held(IntentId::new(1)).unwrap().end, end);
     assert!(matches!(bench.event(), Event::Reply { reply: Reply::Conflict { .. }, .. }));
-    let placed = bench.session.declare(revision).unwrap();
+    let placed = bench.session.declare(revision, bench.now).unwrap();
     let (start, end, token) = (bench.coordinator(), end.after(Micros::from_secs(1)), Token::new(10));
     bench.answer(placed, 1, Verdict::Granted { start, end, token });
     assert_eq!(bench.session.held(IntentId::new(1)).unwrap().token, token);
@@ -424,7 +424,7 @@ fn a_revision_keeps_the_old_grant_where_it_is_refused_and_replaces_it_where_it_i
 fn an_abandoned_revision_is_left_to_its_course() {
     let mut bench = Bench::up();
     bench.grant(1, false, 9, 1_000_000);
-    let request = bench.session.declare(Draft { revision: true, ..draft(1, false) }).unwrap();
+    let request = bench.session.declare(Draft { revision: true, ..draft(1, false) }, bench.now).unwrap();
     assert!(matches!(bench.sent(), ToCoordinator::Declare(_)));
     bench.session.abandon(request);
     assert_eq!(bench.sent_at_most(), None);
@@ -444,7 +444,7 @@ fn draining_stops_declarations_but_not_releases() {
     let mut bench = Bench::up();
     bench.receive(crate::wire::Draining::default());
     assert!(matches!(bench.event(), Event::News(News::Draining { .. })));
-    assert!(matches!(bench.session.declare(draft(1, false)), Err(NotTaken::Draining(_))));
+    assert!(matches!(bench.session.declare(draft(1, false), bench.now), Err(NotTaken::Draining(_))));
     assert!(bench.session.release(IntentId::new(1)).is_ok());
 }
 
@@ -505,3 +505,4 @@ fn a_welcome_or_answer_with_an_extension_that_must_be_understood_is_refused() {
 }
 
 mod reconnect;
+mod revising;

@@ -45,13 +45,13 @@ impl Invariant for NothingDeadIsHandedOut {
 
 fn handed(event: &Event) -> Option<Handed> {
     match event {
-        Event::Reply { id, reply: Reply::Granted { at, start, end, token }, .. } => {
+        Event::Reply { id, reply: Reply::Granted { at, start, end, token, .. }, .. } => {
             Some(Handed { id: *id, token: *token, start: *start, end: *end, at: Some(*at) })
         }
         Event::News(
-            News::Granted { id, start, end, token }
-            | News::Moved { id, start, end, token }
-            | News::Revised { id, start, end, token },
+            News::Granted { id, start, end, token, .. }
+            | News::Moved { id, start, end, token, .. }
+            | News::Revised { id, start, end, token, .. },
         ) => Some(Handed { id: *id, token: *token, start: *start, end: *end, at: None }),
         _ => None,
     }

@@ -44,11 +44,11 @@ impl Bench {
     }
 
     fn held(&self, id: u64) -> Option<Held> {
-        self.session.held(IntentId::new(id)).copied()
+        self.session.held(IntentId::new(id)).cloned()
     }
 }
 
-fn granted(held: Held) -> Verdict {
+fn granted(held: &Held) -> Verdict {
     Verdict::Granted { start: held.start, end: held.end, token: held.token }
 }
 
@@ -78,7 +78,7 @@ fn what_was_not_answered_is_asked_again_in_order_and_decided_once() {
 fn what_is_asked_without_a_connection_goes_out_over_the_next() {
     let mut bench = Bench::up();
     bench.session.disconnected();
-    let declared = bench.session.declare(draft(1, false)).unwrap();
+    let declared = bench.session.declare(draft(1, false), bench.now).unwrap();
     assert_eq!(bench.sent_at_most(), None);
     bench.session.connected(bench.now);
     assert!(matches!(bench.session.poll_send(), Some(ToCoordinator::Hello(_))));
@@ -97,21 +97,22 @@ fn what_still_stands_is_still_held_and_follows_what_became_of_it() {
     let [first, second, third] = [1, 2, 3].map(|id| bench.held(id).unwrap());
     bench.comes_back();
     bench.welcomed();
-    let mut longer = second;
+    let mut longer = second.clone();
     longer.end = second.end.after(Micros::from_secs(9));
     let elsewhere = third.start.after(Micros::from_secs(20));
     let (end, token) = (elsewhere.after(Micros::from_secs(5)), Token::new(40));
     bench.stands(&[
-        (1, Some(granted(first))),
-        (2, Some(granted(longer))),
+        (1, Some(granted(&first))),
+        (2, Some(granted(&longer))),
         (3, Some(Verdict::Moved { start: elsewhere, end, token })),
     ]);
     assert_eq!(bench.held(1), Some(first));
     assert_eq!(bench.held(2).unwrap().end, longer.end);
     assert!(matches!(bench.event(), Event::News(News::Renewed { .. })));
+    let terms = Terms::of(&lasting(3, false, 5_000_000).intent);
     assert_eq!(
         bench.event(),
-        Event::News(News::Moved { id: IntentId::new(3), start: elsewhere, end, token })
+        Event::News(News::Moved { id: IntentId::new(3), start: elsewhere, end, token, terms })
     );
     assert_eq!(bench.held(3).unwrap().token, token);
 }
@@ -157,7 +158,7 @@ fn a_revoked_intent_that_was_granted_again_meanwhile_is_in_hand_again() {
     let (end, token) = (start.after(Micros::from_secs(1)), Token::new(11));
     bench.stands(&[(1, Some(Verdict::Granted { start, end, token }))]);
     assert!(matches!(bench.event(), Event::News(News::Granted { .. })));
-    assert!(bench.held(1).unwrap().lasting.hold, "a lease as before");
+    assert!(bench.held(1).unwrap().terms.hold, "a lease as before");
 }
 
 #[test]
@@ -195,7 +196,7 @@ fn a_lease_whose_renewals_were_lost_is_renewed_as_soon_as_a_connection_stands() 
     bench.reconnected(Micros::from_ms(700), 1);
     bench.welcomed();
     let held = bench.held(1).unwrap();
-    bench.stands(&[(1, Some(granted(held)))]);
+    bench.stands(&[(1, Some(granted(&held)))]);
     let ToCoordinator::Renew(renewal) = bench.sent() else { panic!("a renewal") };
     let wanted = bench.coordinator().after(Micros::from_secs(3));
     assert!(renewal.until <= wanted && wanted.since(renewal.until) < Micros::from_ms(10));
@@ -213,7 +214,7 @@ fn an_abandoned_declaration_leaves_its_release_to_be_made_again_and_one_that_was
     while bench.sent_at_most().is_some() {}
     bench.session.disconnected();
     assert_eq!(bench.event(), Event::News(News::Disconnected));
-    let never = bench.session.declare(draft(2, false)).unwrap();
+    let never = bench.session.declare(draft(2, false), bench.now).unwrap();
     bench.session.abandon(never);
     assert_eq!(bench.session.unanswered(), 1);
     bench.session.connected(bench.now);
@@ -230,10 +231,10 @@ fn a_declaration_that_was_given_up_is_no_grant_until_it_is_asked_for_again() {
     let request = bench.declare(1, false);
     assert!(bench.session.give_up(request), "it may have been heard");
     assert_eq!(
-        bench.session.declare(Draft { note: "another".into(), ..draft(1, false) }),
+        bench.session.declare(Draft { note: "another".into(), ..draft(1, false) }, bench.now),
         Err(NotTaken::IdBusy)
     );
-    assert_eq!(bench.session.declare(draft(1, false)), Ok(request), "the same goes on");
+    assert_eq!(bench.session.declare(draft(1, false), bench.now), Ok(request), "the same goes on");
     assert!(bench.session.give_up(request));
     let (start, end) = (bench.coordinator(), bench.coordinator().after(Micros::from_secs(1)));
     let verdict = Verdict::Granted { start, end, token: Token::new(4) };
@@ -249,10 +250,10 @@ fn a_declaration_that_was_given_up_is_no_grant_until_it_is_asked_for_again() {
 fn what_was_given_up_before_it_was_sent_is_forgotten() {
     let mut bench = Bench::up();
     bench.session.disconnected();
-    let request = bench.session.declare(draft(1, false)).unwrap();
+    let request = bench.session.declare(draft(1, false), bench.now).unwrap();
     assert!(!bench.session.give_up(request));
     assert_eq!(bench.session.unanswered(), 0);
-    bench.session.declare(draft(1, false)).unwrap();
+    bench.session.declare(draft(1, false), bench.now).unwrap();
 }
 
 #[test]
@@ -290,7 +291,7 @@ fn no_room_says_nothing_of_what_was_asked_before_so_it_is_asked_again() {
 #[test]
 fn a_lease_that_a_new_process_takes_up_is_renewed_by_what_was_declared_and_not_by_how_long_it_has_been() {
     let mut bench = Bench::up();
-    let request = bench.session.declare(lasting(1, true, 3_000_000)).unwrap();
+    let request = bench.session.declare(lasting(1, true, 3_000_000), bench.now).unwrap();
     let _declared = bench.sent();
     let now = bench.coordinator();
     bench.receive(Answer {
@@ -321,7 +322,7 @@ fn being_replaced_is_final() {
     assert_eq!(bench.lost(), (1, Loss::Replaced));
     let unknown = Event::Reply { request: declared, id: IntentId::new(2), reply: Reply::Unknown };
     assert_eq!(bench.event(), unknown);
-    assert_eq!(bench.session.declare(draft(3, false)), Err(NotTaken::Replaced));
+    assert_eq!(bench.session.declare(draft(3, false), bench.now), Err(NotTaken::Replaced));
     assert_eq!(bench.session.release(IntentId::new(1)), Err(NotTaken::Replaced));
     assert!(bench.session.is_replaced());
 }
@@ -341,7 +342,7 @@ fn many_standings_are_asked_for_in_parts_and_what_did_not_fit_is_asked_for_again
     let of = |bench: &Bench, id: IntentId| {
         let reason = Some("x".repeat(200));
         let lives = id.number() == 1;
-        let verdict = if lives { granted(bench.held(1).unwrap()) } else { Verdict::Released { reason } };
+        let verdict = if lives { granted(&bench.held(1).unwrap()) } else { Verdict::Released { reason } };
         Standing { id, verdict: Some(verdict) }
     };
     let told: Vec<Standing> = ids(&first).into_iter().map(|id| of(&bench, id)).collect();
@@ -361,12 +362,13 @@ fn many_standings_are_asked_for_in_parts_and_what_did_not_fit_is_asked_for_again
 fn a_revision_that_is_refused_after_its_grant_has_gone_brings_that_to_light() {
     let mut bench = Bench::up();
     bench.grant(1, false, 9, 5_000_000);
-    let revision = bench.session.declare(Draft { revision: true, ..draft(1, false) }).unwrap();
+    let held = bench.held(1).unwrap();
+    let revision = bench.session.declare(Draft { revision: true, ..draft(1, false) }, bench.now).unwrap();
     let _sent = bench.sent();
     bench.comes_back();
+    assert_eq!(bench.lost(), (1, Loss::Revising));
     bench.welcomed();
-    let held = bench.held(1).unwrap();
-    bench.stands(&[(1, Some(granted(held)))]);
+    bench.stands(&[(1, Some(granted(&held)))]);
     assert!(matches!(bench.sent(), ToCoordinator::Declare(_)));
     bench.now = bench.now.after(Micros::from_ms(20));
     bench.answer(revision, 1, conflict(true)); // not kept
@@ -393,7 +395,8 @@ fn who_was_given_a_name_comes_back_under_it() {
 fn a_revision_that_waits_has_no_grant_beside_it_any_more() {
     let mut bench = Bench::up();
     bench.grant(1, true, 9, 5_000_000);
-    let revision = bench.session.declare(Draft { revision: true, ..lasting(1, true, 5_000_000) }).unwrap();
+    let revision =
+        bench.session.declare(Draft { revision: true, ..lasting(1, true, 5_000_000) }, bench.now).unwrap();
     bench.answer(revision, 1, conflict(false));
     assert_eq!(bench.lost(), (1, Loss::Unknown));
     assert!(matches!(bench.event(), Event::News(News::Waiting { .. })));
@@ -407,9 +410,10 @@ fn a_revision_that_waits_has_no_grant_beside_it_any_more() {
 fn a_revision_that_is_refused_over_another_connection_brings_to_light_which_grant_was_kept() {
     let mut bench = Bench::up();
     bench.grant(1, false, 9, 5_000_000);
-    let revision = bench.session.declare(Draft { revision: true, ..draft(1, false) }).unwrap();
+    let revision = bench.session.declare(Draft { revision: true, ..draft(1, false) }, bench.now).unwrap();
     let _sent = bench.sent();
     bench.comes_back();
+    assert_eq!(bench.lost(), (1, Loss::Revising));
     bench.welcomed();
     let start = bench.coordinator().after(Micros::from_secs(20));
     let (end, token) = (start.after(Micros::from_secs(5)), Token::new(12));
@@ -450,9 +454,11 @@ fn news_that_was_kept_is_not_the_answer_to_what_was_asked_again() {
 fn a_revision_that_is_granted_after_its_grant_has_gone_belongs_to_the_same_handle() {
     let mut bench = Bench::up();
     bench.grant(1, true, 9, 5_000_000);
-    let revision = bench.session.declare(Draft { revision: true, ..lasting(1, true, 5_000_000) }).unwrap();
+    let revision =
+        bench.session.declare(Draft { revision: true, ..lasting(1, true, 5_000_000) }, bench.now).unwrap();
     let _sent = bench.sent();
     bench.reconnected(Micros::from_ms(50), 2);
+    assert_eq!(bench.lost(), (1, Loss::Revising));
     bench.welcomed();
     assert_eq!(bench.lost(), (1, Loss::Unknown));
     assert_eq!(bench.sent_again(), revision);
@@ -463,7 +469,7 @@ fn a_revision_that_is_granted_after_its_grant_has_gone_belongs_to_the_same_handl
     // Where the handle has gone meanwhile, nobody is to have it.
     let mut bench = Bench::up();
     bench.grant(1, true, 9, 5_000_000);
-    bench.session.declare(Draft { revision: true, ..lasting(1, true, 5_000_000) }).unwrap();
+    bench.session.declare(Draft { revision: true, ..lasting(1, true, 5_000_000) }, bench.now).unwrap();
     let _sent = bench.sent();
     bench.reconnected(Micros::from_ms(50), 2);
     let _again = bench.sent_again();
@@ -494,7 +500,7 @@ fn an_end_that_is_learned_in_any_way_is_told() {
     bench.welcomed();
     let mut held = bench.held(1).unwrap();
     held.end = later.after(Micros::from_secs(1));
-    bench.stands(&[(1, Some(granted(held)))]);
+    bench.stands(&[(1, Some(granted(&held)))]);
     assert_eq!(bench.event(), Event::News(News::Renewed { id: IntentId::new(1), end: held.end }));
 }
 
@@ -518,4 +524,39 @@ fn what_ends_while_its_standing_is_asked_for_is_told_once() {
     assert_eq!(bench.lost(), (1, Loss::Released { reason: None }));
     bench.stands(&[(1, None)]);
     assert_eq!(bench.session.poll_event(), None);
+}
+
+#[test]
+fn what_is_given_up_or_dropped_without_a_connection_is_not_asked_again() {
+    for drops in [false, true] {
+        let mut bench = Bench::up();
+        let request = bench.declare(1, false);
+        bench.session.disconnected();
+        if drops {
+            bench.session.abandon(request);
+        } else {
+            assert!(bench.session.give_up(request), "it may have been heard");
+        }
+        bench.session.connected(bench.now);
+        let now = bench.coordinator();
+        bench.receive(welcome(now));
+        let asked: Vec<ToCoordinator> = std::iter::from_fn(|| bench.sent_at_most()).collect();
+        assert!(!asked.iter().any(|it| matches!(it, ToCoordinator::Declare(_))), "{asked:?}");
+        let releases = asked.iter().filter(|it| matches!(it, ToCoordinator::Release(_))).count();
+        assert_eq!(releases, usize::from(drops), "what it may have come to is released");
+    }
+}
+
+#[test]
+fn a_coordinator_that_was_set_back_has_another_grant_than_the_one_in_hand() {
+    let mut bench = Bench::up();
+    bench.grant(1, true, 9, 5_000_000);
+    bench.comes_back();
+    bench.welcomed();
+    let mut older = bench.held(1).unwrap();
+    older.token = Token::new(8);
+    bench.stands(&[(1, Some(granted(&older)))]);
+    assert_eq!(bench.lost(), (1, Loss::Unknown));
+    let released = std::iter::from_fn(|| bench.sent_at_most());
+    assert_eq!(released.filter(|it| matches!(it, ToCoordinator::Release(_))).count(), 1);
 }
