@@ -2,7 +2,7 @@
 
 use super::agent::Condition;
 use super::invariant::Happened;
-use super::server::Found;
+use super::server::{Found, Start};
 use super::work::PATHS;
 use super::world::{Happening, World};
 use crate::session::coordinator::{LaneId, Place};
@@ -187,9 +187,11 @@ impl World {
             return;
         }
         match self.server.start(self.at) {
-            Ok(Some(found)) => self.started(&found),
-            Ok(None) => {
-                self.server.stop(false);
+            Ok(Start::Runs(found)) => self.started(&found),
+            Ok(Start::PutOff(why)) => {
+                self.trace.note(self.at, 0, &[], || format!("the start is put off: {why}"));
+                let loses_power = !self.server.disk.has_power();
+                self.server.stop(loses_power);
                 self.later(500_000, Happening::Start);
             }
             Err(why) => self.is_wrong("recovery: a coordinator goes on from what is on its disk", why),

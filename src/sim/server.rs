@@ -61,6 +61,13 @@ pub(super) struct Found {
     pub(super) clock_goes_on: bool,
 }
 
+/// What came of a start.
+pub(super) enum Start {
+    Runs(Found),
+    /// The disk failed, or its time has not come: it is tried again.
+    PutOff(String),
+}
+
 impl Server {
     pub(super) fn new(dice: &mut Dice) -> Result<Self, String> {
         let preemption =
@@ -111,9 +118,8 @@ impl Server {
     /// Starts a coordinator on what is on the disk.
     ///
     /// # Errors
-    /// `Ok(None)` where the disk failed or its time has not come, so that it may be tried again; an error where what is found cannot
-    /// be gone on from.
-    pub(super) fn start(&mut self, at: u64) -> Result<Option<Found>, String> {
+    /// Where what is found cannot be gone on from.
+    pub(super) fn start(&mut self, at: u64) -> Result<Start, String> {
         let expected = self.time(at);
         let wall = Time::from_us(self.wall.read(at));
         let run = Run { id: self.boots, since: Micros::from_us(self.machine.read(at)) };
@@ -128,11 +134,11 @@ impl Server {
         };
         let Restart { recovered, journal, time: now, starts_at, .. } = match restart {
             Ok(restart) => restart,
-            Err(RecoveryError::Open(OpenError::Disk(_))) => return Ok(None),
+            Err(RecoveryError::Open(OpenError::Disk(fault))) => return Ok(Start::PutOff(fault.to_string())),
             Err(error) => return Err(error.to_string()),
         };
         if starts_at > now {
-            return Ok(None); // a real one waits for it
+            return Ok(Start::PutOff(format!("at {now:?} it waits for {starts_at:?}")));
         }
         let mut found = Found { records: Vec::new(), clock_goes_on: true };
         let archive = Archive::open(disk()).map_err(|error| error.to_string())?;
@@ -158,7 +164,7 @@ impl Server {
         let coordinator = Coordinator::recovered(setup, recovered, Box::new(keep), now);
         self.life = Some(Life { coordinator, peers: BTreeMap::new(), alarm: None });
         self.lives += 1;
-        Ok(Some(found))
+        Ok(Start::Runs(found))
     }
 
     /// The coordinator is no more. Where its machine loses power, so is what was not on disk.

@@ -627,7 +627,19 @@ impl AgentSession {
         // A renewal may be on its way, or, without a connection, the news of a move: what this agent has
         // given up must not live on there.
         if (hold || self.welcome().is_none()) && self.may_ask().is_ok() {
+            self.end_revision(id);
             self.ask(Ask::Release { id });
+        }
+    }
+
+    /// What goes out next releases `id`, and what a revision of it has come to by then.
+    fn end_revision(&mut self, id: IntentId) {
+        let Some(request) = self.declared.get(&id).copied() else { return };
+        self.reply(request, id, Reply::Ended);
+        let is_up = matches!(self.link, Link::Up { .. });
+        match self.pending.get_mut(&request) {
+            Some(Pending { ask: Ask::Declare { abandoned, .. }, .. }) if is_up => *abandoned = true,
+            _ => self.done(request),
         }
     }
 

@@ -133,3 +133,21 @@ fn a_grant_that_another_session_of_the_name_revised_is_that_ones() {
     assert!(!bench.session.stands(IntentId::new(1)));
     assert_eq!(bench.sent_at_most(), None, "and it is not released");
 }
+
+#[test]
+fn a_lease_that_ends_by_the_agents_own_clock_takes_an_unanswered_revision_with_it() {
+    let (mut bench, ..) = holding(true);
+    let revision = revise(&mut bench, None, 60_000_000, |intent| intent.hold = true);
+    assert!(!is_in_hand_after(&mut bench, 10_000));
+    assert_eq!(bench.lost(), (1, Loss::Revising));
+    assert_eq!(bench.lost(), (1, Loss::Unreachable));
+    assert!(
+        matches!(bench.event(), Event::Reply { request, reply: Reply::Ended, .. } if request == revision)
+    );
+    let asked = std::iter::from_fn(|| bench.sent_at_most());
+    assert_eq!(asked.filter(|it| matches!(it, ToCoordinator::Release(_))).count(), 1);
+    // Its answer was long under way: the release, which is behind it, ends what it tells of.
+    let (start, end) = (bench.coordinator(), bench.coordinator().after(Micros::from_secs(60)));
+    bench.answer(revision, 1, Verdict::Granted { start, end, token: Token::new(12) });
+    assert_eq!(bench.session.held(IntentId::new(1)), None);
+}
