@@ -10,6 +10,9 @@ use crate::types::Micros;
 
 /// After the faults: connections are given up and made anew, waits and leases run out.
 const SETTLE_US: u64 = 60_000_000;
+/// How often, and how far apart, an instant is looked for at which nothing is on its way.
+const LOOKS: usize = 100;
+const LOOK_US: u64 = 7_000;
 /// After the agents have left: the last windows run out.
 const LEAVE_US: u64 = 30_000_000;
 
@@ -92,6 +95,14 @@ fn pass(world: &mut World, span: Micros) {
     }
     world.heal();
     world.run_until(world.at + SETTLE_US);
+    // Leases are renewed for ever: an instant between two questions is as good as any.
+    let asks =
+        |world: &World| world.agents.iter().any(|agent| !agent.is_dead() && agent.session.unanswered() > 0);
+    for _ in 0..LOOKS {
+        if asks(world) {
+            world.run_until(world.at + LOOK_US);
+        }
+    }
     world.look(&Happened::Settled);
     if world.broken.is_some() {
         return;

@@ -137,13 +137,10 @@ impl AgentSession {
         }
         let reply = match answer.verdict {
             Verdict::Granted { start, end, token } | Verdict::Moved { start, end, token } => {
-                let is_over = self.clock.bounds(now).is_some_and(|bounds| bounds.latest >= end);
-                // A first answer is handed out all the same: it was good then, and `check` says that it is over.
-                if (answer.repeat && end <= at) || (asked_again && is_over) {
-                    if self.terms_of(request).hold && self.may_ask().is_ok() {
-                        self.ask(Ask::Release { id }); // a renewal by another session may be on its way
-                    }
-                    Reply::Ended
+                let is_over = answer.repeat && end <= at
+                    || asked_again && self.clock.bounds(now).is_some_and(|bounds| bounds.latest >= end);
+                if is_over {
+                    self.granted_too_late(request, id)
                 } else {
                     self.take(request, Held::new(token, start, end, self.terms_of(request)), at)
                 }
@@ -191,6 +188,15 @@ impl AgentSession {
             // A revision that was refused, and the coordinator does not have the grant that it was to revise.
             self.ask_standing(&[id]);
         }
+    }
+
+    /// What was asked again was granted and has ended. A first answer is handed out all the same: it was good
+    /// then, and `check` says that it is over.
+    fn granted_too_late(&mut self, request: u64, id: IntentId) -> Reply {
+        if self.terms_of(request).hold && self.may_ask().is_ok() {
+            self.ask(Ask::Release { id }); // a renewal by another session may be on its way
+        }
+        Reply::Ended
     }
 
     /// A revision beside a grant never waits: where one does, the grant that it was to revise was
