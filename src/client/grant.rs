@@ -121,8 +121,8 @@ impl From<Loss> for Lost {
 
 /// A grant in hand. A lease renews itself at a third of its time for as long as this lives, over new
 /// connections too. Clones are handles of the same grant and see the same end. Dropping the last one sends a
-/// release, as well as it can; [`Grant::release`] says what came of it, and [`Grant::detach`] lets it
-/// run on alone.
+/// release, as well as it can, and does not wait: what another client declares right after may still find it there.
+/// [`Grant::release`] says what came of it, and [`Grant::detach`] lets it run on alone.
 #[must_use = "a grant that is dropped is released"]
 #[derive(Clone, Debug)]
 pub struct Grant {
@@ -150,6 +150,11 @@ impl Grant {
     ) -> Self {
         let decided_at = AtomicU64::new(decided_at.as_us());
         Grant { inner: Arc::new(Inner { client, id, serial, decided_at }), standing }
+    }
+
+    /// The client that has it.
+    pub fn client(&self) -> &Client {
+        &self.inner.client
     }
 
     /// The intent's id.

@@ -51,6 +51,17 @@ pub enum Refused {
     Draining,
 }
 
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::Full(full) => full.fmt(f),
+            Refused::Draining => f.write_str("the coordinator is stopping, or has stopped"),
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
 impl From<Full> for Refused {
     fn from(full: Full) -> Self {
         Refused::Full(full)
