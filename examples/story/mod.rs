@@ -180,3 +180,43 @@ impl Table {
         Ok(())
     }
 }
+
+/// What the command line says: `--key number` and `--word`, and nothing else.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options(Vec<(String, Option<u64>)>);
+
+impl Options {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// Where there is something else than these words and keys.
+    pub(crate) fn read(
+        args: impl Iterator<Item = String>,
+        words: &[&str],
+        keys: &[&str],
+    ) -> Result<Self, Failure> {
+        let (mut options, mut args) = (Options::default(), args);
+        while let Some(arg) = args.next() {
+            let name = arg.strip_prefix("--").unwrap_or("");
+            let value = if words.contains(&name) {
+                None
+            } else if keys.contains(&name) {
+                let text = args.next().unwrap_or_default();
+                Some(text.parse().map_err(|_| format!("--{name} takes a number, not {text:?}"))?)
+            } else {
+                return Err(format!("{arg:?} is none of --{}", [words, keys].concat().join(" --")).into());
+            };
+            options.0.push((name.to_owned(), value));
+        }
+        Ok(options)
+    }
+
+    pub(crate) fn has(&self, word: &str) -> bool {
+        self.0.iter().any(|(name, _)| name == word)
+    }
+
+    /// The number of `key`, the last one where there are several, or `otherwise`.
+    pub(crate) fn number(&self, key: &str, otherwise: u64) -> u64 {
+        self.0.iter().rev().find(|(name, _)| name == key).and_then(|(_, value)| *value).unwrap_or(otherwise)
+    }
+}
