@@ -1,0 +1,3 @@
+//! A budget of tokens that several agents spend.
+
+fn main() {}
