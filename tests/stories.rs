@@ -4,3 +4,7 @@
 
 #[path = "stories/deadlock.rs"]
 mod deadlock;
+#[path = "stories/shared_memory.rs"]
+mod shared_memory;
+#[path = "stories/stock.rs"]
+mod stock;

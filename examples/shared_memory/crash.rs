@@ -83,7 +83,7 @@ pub(crate) async fn crash(
         });
     }
     let killed = timeout(HANGS, killed).await???;
-    let mut all: Vec<Task> = [1, 2, 3].into_iter().flat_map(tasks_of).collect();
+    let all: Vec<Task> = [1, 2, 3].into_iter().flat_map(tasks_of).collect();
     let left: Vec<Task> = tasks_of(3).into_iter().filter(|task| !killed.contains(&task.id)).collect();
     let (mut longest, mut free) = (Duration::ZERO, None);
     while let Some(ended) = timeout(HANGS, others.join_next()).await? {
@@ -96,7 +96,6 @@ pub(crate) async fn crash(
     let taken_over = left.len();
     longest = longest.max(timeout(HANGS, work(&mut free, control, left)).await??);
     let (lost, misplaced) = missing(&Memory::open(&file)?, &all)?;
-    all.dedup_by(|one, other| one.id == other.id);
     let (tasks, done_by_it) = (all.len(), killed.len());
     Ok(Crash { control, tasks, done_by_it, taken_over, lost: lost + misplaced, longest })
 }

@@ -8,13 +8,13 @@
 //! What to copy is in agent.rs: claims held while thinking, and `expects`. memory.rs is the database, mind.rs
 //! what stands for a language model, team.rs the work and what came of it, crash.rs kills an agent, tell.rs prints.
 
-mod agent;
-mod crash;
-mod memory;
+pub(crate) mod agent;
+pub(crate) mod crash;
+pub(crate) mod memory;
 mod mind;
 #[path = "../story/mod.rs"]
 mod story;
-mod team;
+pub(crate) mod team;
 mod tell;
 
 use std::io::{self, Write};
@@ -24,52 +24,44 @@ use std::time::Duration;
 use preclaim::Client;
 use tokio::task::JoinSet;
 
+use crash::Crash;
 use memory::Scratch;
 pub(crate) use story::Failure;
+use story::Options;
 use team::{Control, Score, Work};
-use tell::Table;
+use tell::Account;
 
 /// How likely two agents want the same document at the same time.
 const RATES: [f64; 6] = [0.0, 0.05, 0.10, 0.15, 0.25, 0.50];
 
-/// What can be chosen: `--agents 3 --period-ms 2000 --think-ms 60 --runs 1 --seed 1`, `--full`, `--markdown`.
+/// What can be chosen.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Options {
+pub(crate) struct Scale {
     /// How many agents are in a team.
-    agents: usize,
+    pub(crate) agents: usize,
     /// How long each run takes new tasks.
-    period: Duration,
+    pub(crate) period: Duration,
     /// How long an agent thinks, give or take a half.
-    think: Duration,
+    pub(crate) think: Duration,
     /// Runs of each kind, each from a seed of its own; the median is shown.
-    runs: u64,
-    seed: u64,
-    /// Prints the table of docs/STORIES.md alone.
-    markdown: bool,
+    pub(crate) runs: u64,
+    pub(crate) seed: u64,
 }
 
-impl Options {
-    fn of(mut words: impl Iterator<Item = String>) -> Result<Self, Failure> {
-        let (period, think) = (Duration::from_millis(2000), Duration::from_millis(60));
-        let mut options = Options { agents: 3, period, think, runs: 1, seed: 1, markdown: false };
-        while let Some(word) = words.next() {
-            match word.as_str() {
-                "--markdown" => options.markdown = true,
-                "--full" => (options.period, options.runs) = (Duration::from_secs(10), 5),
-                key => {
-                    let value: u64 = words.next().ok_or_else(|| format!("{key} what?"))?.parse()?;
-                    match key {
-                        "--agents" => options.agents = usize::try_from(value)?,
-                        "--period-ms" => options.period = Duration::from_millis(value),
-                        "--think-ms" => options.think = Duration::from_millis(value),
-                        "--runs" => options.runs = value,
-                        "--seed" => options.seed = value,
-                        _ => return Err(format!("{key} is nothing that can be chosen").into()),
-                    }
-                }
-            }
+impl Scale {
+    fn read(options: &Options) -> Result<Self, Failure> {
+        let or = |short, full| if options.has("full") { full } else { short };
+        let scale = Scale {
+            agents: usize::try_from(options.number("agents", 3))?,
+            period: Duration::from_millis(options.number("period-ms", or(2000, 10_000))),
+            think: Duration::from_millis(options.number("think-ms", 60)),
+            runs: options.number("runs", or(1, 5)),
+            seed: options.number("seed", 1),
+        };
+        match (1..=64).contains(&scale.agents) && scale.runs > 0 && !scale.period.is_zero() {
+            true => Ok(scale),
+            false => Err("1 to 64 agents, a run and a millisecond at least".into()),
         }
-        Ok(options)
     }
 }
 
@@ -79,43 +71,40 @@ async fn main() -> Result<(), Failure> {
     if crash::is_child() {
         return crash::child().await;
     }
-    let options = Options::of(std::env::args().skip(1))?;
-    tell(options, &mut io::stdout()).await
+    let keys = ["agents", "period-ms", "think-ms", "runs", "seed"];
+    let options = Options::from_args(&["full", "markdown"], &keys)?;
+    tell(Scale::read(&options)?, options.has("markdown"), &mut io::stdout()).await
 }
 
-async fn tell(options: Options, out: &mut (impl Write + Send)) -> Result<(), Failure> {
+/// Runs all of it and prints what came of it; fails where that is not what it is to show.
+async fn tell(scale: Scale, markdown: bool, out: &mut (impl Write + Send)) -> Result<(), Failure> {
     let coordinator = agent::coordinator()?;
-    if !options.markdown {
-        tell::introduce(options, out)?;
+    if !markdown {
+        tell::introduce(&scale, out)?;
     }
     let mut clients = Vec::new();
-    for name in 0..options.agents * Control::ALL.len() {
-        clients.push(coordinator.client(format!("agent-{}", name + 1)).connect().await?);
+    for number in 1..=scale.agents * Control::ALL.len() {
+        clients.push(coordinator.client(format!("agent-{number}")).connect().await?);
     }
-    let mut table = Table::default();
+    let mut account = Account::default();
     for rate in RATES {
-        for seed in options.seed..options.seed + options.runs {
-            let work = Work { conflict_rate: rate, period: options.period, think: options.think, seed };
-            for (control, score) in all_controls(&clients, options.agents, work).await? {
-                table.add(rate, control, score);
+        for seed in scale.seed..scale.seed + scale.runs {
+            let work = Work { conflict_rate: rate, period: scale.period, think: scale.think, seed };
+            for (control, score) in all_controls(&clients, scale.agents, work).await? {
+                account.add(rate, control, score);
             }
         }
-        if !options.markdown {
-            table.tell_rate(rate, out)?;
-        }
     }
-    if options.markdown {
-        return Ok(table.markdown(out)?);
-    }
-    table.conclude(out)?;
+    account.tell(markdown, out)?;
+    let mut crashes = Vec::new();
     for control in [Control::Document, Control::Expects] {
         let itself = Command::new(std::env::current_exe()?);
-        let crash = crash::crash(&coordinator, control, itself, options.seed).await?;
-        tell::crash(&crash, out)?;
-        crash.check()?;
+        crashes.push(crash::crash(&coordinator, control, itself, scale.seed).await?);
     }
+    tell::crashes(&crashes, markdown, out)?;
     coordinator.stop().await?;
-    table.check()
+    crashes.iter().try_for_each(Crash::check)?;
+    account.check()
 }
 
 /// Five teams side by side, each with a memory of its own, so that what the machine is busy with slows them all.

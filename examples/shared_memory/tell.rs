@@ -5,9 +5,9 @@ use std::io::{self, Write};
 
 use super::agent::LEASE;
 use super::crash::Crash;
-use super::story::Figures;
+use super::story::{Figures, Table};
 use super::team::{Control, Score};
-use super::{Failure, Options, RATES};
+use super::{Failure, RATES, Scale};
 
 /// Two speeds that differ by less are the same, as well as can be told.
 const EVEN: f64 = 0.03;
@@ -24,13 +24,13 @@ struct Cell {
 
 /// All runs, by what was wanted at once (in hundredths) and control.
 #[derive(Debug, Default)]
-pub(crate) struct Table(BTreeMap<(u64, Control), Cell>);
+pub(crate) struct Account(BTreeMap<(u64, Control), Cell>);
 
 fn percent(rate: f64) -> u64 {
     (rate * 100.0).round() as u64
 }
 
-impl Table {
+impl Account {
     pub(crate) fn add(&mut self, rate: f64, control: Control, score: Score) {
         let cell = self.0.entry((percent(rate), control)).or_default();
         cell.per_second.add(score.per_second);
@@ -61,63 +61,57 @@ impl Table {
         cell.map_or(0.0, |cell| 100.0 * cell.lost as f64 / cell.acknowledged.max(1) as f64)
     }
 
-    fn row(&self, rate: f64) -> [String; 9] {
-        let speed = |control| format!("{:.1}", self.speed(rate, control));
-        [
-            format!("{} %", percent(rate)),
-            speed(Control::Nothing),
-            format!("{:.0} %", self.lost(rate, Control::Nothing)),
-            speed(Control::Memory),
-            speed(Control::Document),
-            speed(Control::Expects),
-            format!("{:.2}", self.thoughts(rate, Control::Expects)),
-            speed(Control::Version),
-            format!("{:.2}", self.thoughts(rate, Control::Version)),
-        ]
-    }
-
-    pub(crate) fn tell_rate(&self, rate: f64, out: &mut impl Write) -> io::Result<()> {
-        let [rate, nothing, lost, memory, document, expects, thoughts, version, thinks] = self.row(rate);
-        writeln!(
-            out,
-            "{rate:>6}  {nothing:>9} {lost:>6}  {memory:>9}  {document:>9}  {expects:>9} {thoughts:>9}  \
-             {version:>9} {thinks:>9}"
-        )?;
-        out.flush()
-    }
-
-    /// The table of docs/STORIES.md.
-    pub(crate) fn markdown(&self, out: &mut impl Write) -> io::Result<()> {
-        writeln!(
-            out,
-            "| two want the same | no control, tasks/s | of these lost | one claim on the memory, tasks/s | \
-             a claim a document, tasks/s | `expects`, tasks/s | thoughts a task | row version, tasks/s | \
-             thoughts a task |"
-        )?;
-        writeln!(out, "|{}", "---|".repeat(9))?;
+    /// The table of all runs, and where the curves cross.
+    pub(crate) fn tell(&self, markdown: bool, out: &mut impl Write) -> io::Result<()> {
+        let mut table = Table::new(&[
+            "two want the same",
+            "no control",
+            "of these lost",
+            "claim on all",
+            "claim a document",
+            "expects",
+            "thoughts a task",
+            "row version",
+            "thoughts a task",
+        ]);
         for rate in RATES {
-            writeln!(out, "| {} |", self.row(rate).join(" | "))?;
+            let speed = |control| format!("{:.1}/s", self.speed(rate, control));
+            let thoughts = |control| format!("{:.2}", self.thoughts(rate, control));
+            table.row(&[
+                &format!("{} %", percent(rate)),
+                &speed(Control::Nothing),
+                &format!("{:.0} %", self.lost(rate, Control::Nothing)),
+                &speed(Control::Memory),
+                &speed(Control::Document),
+                &speed(Control::Expects),
+                &thoughts(Control::Expects),
+                &speed(Control::Version),
+                &thoughts(Control::Version),
+            ]);
         }
+        table.print(out, markdown)?;
         writeln!(out)?;
-        self.conclude(out)
-    }
-
-    pub(crate) fn conclude(&self, out: &mut impl Write) -> io::Result<()> {
-        for (other, name) in
-            [(Control::Memory, "one claim on the memory"), (Control::Document, "a claim a document")]
+        let mut table = Table::new(&[
+            "expects is so many times as fast as",
+            "0 %",
+            "5 %",
+            "10 %",
+            "15 %",
+            "25 %",
+            "50 %",
+            "they cross at",
+        ]);
+        for (other, name) in [(Control::Memory, "a claim on all"), (Control::Document, "a claim a document")]
         {
-            let ratios: Vec<String> = RATES
-                .iter()
-                .map(|rate| format!("{:.2} at {} %", self.ratio(*rate, other), percent(*rate)))
-                .collect();
-            writeln!(out, "expects is as fast as {name}, times: {}", ratios.join(", "))?;
+            let ratios = RATES.map(|rate| format!("{:.2}", self.ratio(rate, other)));
+            let [a, b, c, d, e, f] = &ratios;
             let crossings = self.crossings(other);
-            match crossings.is_empty() {
-                true => writeln!(out, "  the curves do not cross from 0 to 50 %")?,
-                false => writeln!(out, "  the curves cross at {}", crossings.join(" and "))?,
-            }
+            let cross = if crossings.is_empty() { "nowhere".to_owned() } else { crossings.join(", ") };
+            table.row(&[&name, a, b, c, d, e, f, &cross]);
         }
-        Ok(())
+        table.print(out, markdown)?;
+        writeln!(out)?;
+        out.flush()
     }
 
     /// Where one curve passes the other, by a straight line between two rates at which they surely differ.
@@ -153,43 +147,38 @@ impl Table {
     }
 }
 
-pub(crate) fn introduce(options: Options, out: &mut impl Write) -> io::Result<()> {
-    let (least, most) = (options.think / 2, options.think * 3 / 2);
+pub(crate) fn introduce(scale: &Scale, out: &mut impl Write) -> io::Result<()> {
+    let Scale { agents, period, think, runs, seed } = scale;
     writeln!(
         out,
-        "{} agents keep one memory: documents in SQLite, found by a vector of their words. Each takes a task (add, \
-         update),\nreads the document, thinks, and writes it back. 1 ms stands for 100 ms of a language model: it \
-         thinks {least:?} to {most:?}.\nA slot of 10 ms weighs as much as a second would, so all figures with preclaim are \
-         on the careful side.\n",
-        options.agents
-    )?;
-    writeln!(
-        out,
-        "{:>6}  {:^16}  {:^9}  {:^9}  {:^19}  {:^19}",
-        "two", "no control", "one claim", "a claim a", "expects", "row version alone"
-    )?;
-    writeln!(
-        out,
-        "{:>6}  {:>9} {:>6}  {:>9}  {:>9}  {:>9} {:>9}  {:>9} {:>9}",
-        "want", "tasks/s", "lost", "on all", "document", "tasks/s", "thoughts", "tasks/s", "thoughts"
+        "{agents} agents keep one memory: documents in SQLite, found by a vector of their words. Each takes a task (add, \
+         update),\nreads the document, thinks, and writes it back. 1 ms stands for 100 ms of a language model: it thinks \
+         {:?} to {:?}.\nA slot of 10 ms weighs as much here as a second would. Tasks a second in {period:?}, the median of \
+         {runs} (seed {seed}), by how\nlikely it is that two agents want the same document:\n",
+        *think / 2,
+        *think * 3 / 2,
     )?;
     out.flush()
 }
 
-pub(crate) fn crash(crash: &Crash, out: &mut impl Write) -> io::Result<()> {
-    let how = match crash.control {
-        Control::Document => "under its claim",
-        _ => "without a claim",
-    };
-    writeln!(
-        out,
-        "killed while it thinks {how}: of {} tasks it had done {}, another did the {} that it left, {} are lost; no \
-         task of the others took more than {} ms (a lease runs out in {} ms)",
-        crash.tasks,
-        crash.done_by_it,
-        crash.taken_over,
-        crash.lost,
-        crash.longest.as_millis(),
-        LEASE.as_millis(),
-    )
+pub(crate) fn crashes(crashes: &[Crash], markdown: bool, out: &mut impl Write) -> io::Result<()> {
+    let mut table = Table::new(&[
+        "killed while it thinks",
+        "tasks",
+        "done by it",
+        "left, done by another",
+        "lost",
+        "longest of the others",
+        "a lease ends after",
+    ]);
+    for crash in crashes {
+        let how = match crash.control {
+            Control::Document => "under its claim",
+            _ => "without a claim",
+        };
+        let (longest, lease) = (crash.longest.as_millis(), LEASE.as_millis());
+        let (longest, lease) = (format!("{longest} ms"), format!("{lease} ms"));
+        table.row(&[&how, &crash.tasks, &crash.done_by_it, &crash.taken_over, &crash.lost, &longest, &lease]);
+    }
+    table.print(out, markdown)
 }
