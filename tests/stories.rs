@@ -2,8 +2,12 @@
 #![cfg(feature = "daemon")]
 #![allow(clippy::unwrap_used)] // a helper of a test may fail it
 
+#[path = "stories/coding_agents.rs"]
+mod coding_agents;
 #[path = "stories/deadlock.rs"]
 mod deadlock;
+#[path = "stories/robots.rs"]
+mod robots;
 #[path = "stories/shared_memory.rs"]
 mod shared_memory;
 #[path = "stories/stock.rs"]

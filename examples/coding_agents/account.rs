@@ -52,11 +52,15 @@ impl Account {
 
     pub(crate) fn tell(&self, out: &mut impl Write) -> io::Result<()> {
         for round in &self.rounds {
-            let Ideal { makespan, rule, longest_agent, busiest_file } = round.ideal;
+            let Ideal { makespan, rule, first_come, longest_agent, busiest_file } = round.ideal;
             writeln!(
                 out,
-                "seed {}: ideal {makespan:.2?} ({rule}); longest agent alone {longest_agent:.2?}, most used file {busiest_file:.2?}",
+                "seed {}: the ideal is {makespan:.2?} ({rule}), first come first {first_come:.2?};",
                 round.seed
+            )?;
+            writeln!(
+                out,
+                "  the longest agent alone {longest_agent:.2?}, the most used file {busiest_file:.2?}"
             )?;
         }
         writeln!(out)?;

@@ -46,13 +46,11 @@ impl Agent {
     /// Does the jobs, one after the other.
     pub(crate) async fn work(&self, jobs: &[Job]) -> Result<Diary, Failure> {
         let mut diary = Diary::default();
-        for (done, job) in jobs.iter().enumerate() {
-            // Of those who want the same in one slot, whoever has most left to do goes first.
-            let urgency = 1.0 - done as f64 / jobs.len() as f64;
-            let mut grant = self.think(job, urgency).await?;
+        for job in jobs {
+            let mut grant = self.think(job).await?;
             while !self.edit(job, &grant).await? {
                 diary.redone += 1;
-                grant = self.declare(self.when_free(job, urgency)?).await?;
+                grant = self.declare(self.when_free(job)?).await?;
             }
             // Given back at once. Nobody waits for the answer.
             drop(grant);
@@ -61,24 +59,24 @@ impl Agent {
     }
 
     /// Thinks about the job, and has its places granted.
-    async fn think(&self, job: &Job, urgency: f64) -> Result<Grant, Failure> {
+    async fn think(&self, job: &Job) -> Result<Grant, Failure> {
         let ready = Instant::now() + job.think;
         let declared = async {
             match self.habit {
                 Habit::WhenNeeded => {
                     sleep_until(ready.into()).await;
-                    self.declare(self.when_free(job, urgency)?).await
+                    self.declare(self.when_free(job)?).await
                 }
                 Habit::JustBefore => {
                     sleep_until((ready - 2 * self.client.slot_length()).into()).await;
-                    match self.client.declare(self.claims(Intent::at(ready), job, urgency)?).await? {
+                    match self.client.declare(self.claims(Intent::at(ready), job)?).await? {
                         Outcome::Granted(grant) => Ok(grant),
-                        _in_the_way => self.declare(self.when_free(job, urgency)?).await,
+                        _in_the_way => self.declare(self.when_free(job)?).await,
                     }
                 }
                 Habit::Ahead => {
                     let window = Intent::at(ready).slack(PATIENCE);
-                    self.declare(self.claims(window, job, urgency)?).await
+                    self.declare(self.claims(window, job)?).await
                 }
             }
         };
@@ -105,16 +103,17 @@ impl Agent {
     }
 
     /// All places of the job, as soon as they are free together.
-    fn when_free(&self, job: &Job, urgency: f64) -> Result<Intent, Failure> {
-        self.claims(Intent::asap().wait(PATIENCE), job, urgency)
+    fn when_free(&self, job: &Job) -> Result<Intent, Failure> {
+        self.claims(Intent::asap().wait(PATIENCE), job)
     }
 
-    fn claims(&self, mut intent: Intent, job: &Job, urgency: f64) -> Result<Intent, Failure> {
+    fn claims(&self, mut intent: Intent, job: &Job) -> Result<Intent, Failure> {
         for spot in &job.spots {
             let place = path(&spot.path())?;
             let how = if spot.writes { place.exclusive() } else { place.shared() };
             intent = intent.claim(how, job.guess + self.spare);
         }
-        Ok(intent.urgency(urgency))
+        // Of those who wait, whoever has most left to do goes first: the last one to be done holds up all.
+        Ok(intent.urgency(job.left))
     }
 }

@@ -9,13 +9,13 @@
 //! ways to do the same work, schedule.rs computes the ideal, account.rs prints.
 
 mod account;
-mod agent;
-mod repository;
-mod schedule;
+pub(crate) mod agent;
+pub(crate) mod repository;
+pub(crate) mod schedule;
 #[path = "../story/mod.rs"]
 mod story;
-mod ways;
-mod work;
+pub(crate) mod ways;
+pub(crate) mod work;
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -59,7 +59,7 @@ async fn main() -> Result<(), Failure> {
     };
     let rounds = options.number("rounds", default(1, 3));
     let goal = options.number("goal", default(75, 90));
-    let spare = millis(options.number("spare", 10));
+    let spare = millis(options.number("spare", 20));
     run(Plan { load, rounds, goal, spare, markdown: options.has("markdown") }, &mut io::stdout()).await
 }
 

@@ -2,6 +2,7 @@
 //! lost is missed.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{fs, process};
 
@@ -49,8 +50,10 @@ pub(crate) struct TooLate;
 
 impl Repository {
     /// A new one, whose files were never edited.
-    pub(crate) fn create(name: &str) -> Result<Self, Failure> {
-        let root = std::env::temp_dir().join(format!("preclaim-coding-agents-{}-{name}", process::id()));
+    pub(crate) fn create() -> Result<Self, Failure> {
+        static CREATED: AtomicU64 = AtomicU64::new(0);
+        let number = CREATED.fetch_add(1, Ordering::Relaxed);
+        let root = std::env::temp_dir().join(format!("preclaim-coding-agents-{}-{number}", process::id()));
         // What a process of the same number left there when it was killed.
         let _ = fs::remove_dir_all(&root);
         for file in 0..FILES {

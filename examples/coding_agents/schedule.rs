@@ -19,6 +19,8 @@ pub(crate) struct Ideal {
     pub(crate) makespan: Duration,
     /// The rule that gave it.
     pub(crate) rule: &'static str,
+    /// As it would be if whoever was ready first went first.
+    pub(crate) first_come: Duration,
     /// No schedule ends before the busiest agent has done its jobs one after the other,
     pub(crate) longest_agent: Duration,
     /// nor before the most used file was held by each of its writers.
@@ -43,11 +45,11 @@ pub(crate) fn ideal(plan: &[Vec<Job>], seed: u64) -> Ideal {
         job.files(true).into_iter().for_each(|file| held[file] += us(job.hold));
     }
     let tasks: Vec<Vec<Task>> = plan.iter().map(|jobs| tasks_of(jobs, &held)).collect();
-    let mut best = (u64::MAX, "");
+    let first_come = makespan(&tasks, &mut |_, ready| -(ready as f64));
+    let mut best = (first_come, "first come first");
     let mut try_rule = |rule: &'static str, priority: &mut dyn FnMut(&Task, u64) -> f64| {
         best = best.min((makespan(&tasks, priority), rule));
     };
-    try_rule("first come first", &mut |_, ready| -(ready as f64));
     try_rule("most left to do", &mut |task, _| task.left as f64);
     try_rule("longest hold", &mut |task, _| task.hold as f64);
     try_rule("shortest hold", &mut |task, _| -(task.hold as f64));
@@ -63,6 +65,7 @@ pub(crate) fn ideal(plan: &[Vec<Job>], seed: u64) -> Ideal {
     Ideal {
         makespan: Duration::from_micros(best.0),
         rule: best.1,
+        first_come: Duration::from_micros(first_come),
         longest_agent: Duration::from_micros(agents.max().unwrap_or(0)),
         busiest_file: Duration::from_micros(held.into_iter().max().unwrap_or(0)),
     }

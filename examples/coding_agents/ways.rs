@@ -52,7 +52,7 @@ impl Way {
 
     /// Does all of the plan in this way.
     pub(crate) async fn run(self, plan: &[Vec<Job>], spare: Duration) -> Result<Run, Failure> {
-        let repository = Arc::new(Repository::create(&format!("{self:?}"))?);
+        let repository = Arc::new(Repository::create()?);
         let (took, redone) = match self {
             Way::NoControl => (uncontrolled(plan, &repository).await?, 0),
             Way::RepositoryLock => (under_one_lock(plan, &repository).await?, 0),

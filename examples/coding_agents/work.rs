@@ -19,6 +19,8 @@ pub(crate) struct Job {
     /// How long the agent says that it will take: never less.
     pub(crate) guess: Duration,
     pub(crate) spots: Vec<Spot>,
+    /// What its agent has left to do from here on, as a share of the most that any agent has to do.
+    pub(crate) left: f64,
 }
 
 /// A place of the repository, and whether it is written or only read.
@@ -100,9 +102,17 @@ pub(crate) fn plan(load: Load) -> Vec<Vec<Job>> {
     let mut job = || {
         let (think, hold) = (time(&mut dice, load.think), time(&mut dice, load.hold));
         let too_long = load.loose as f64 / 100.0 * guesses.unit();
-        Job { think, hold, guess: hold.mul_f64(1.0 + too_long), spots: spots(&mut dice, load.hot) }
+        Job { think, hold, guess: hold.mul_f64(1.0 + too_long), spots: spots(&mut dice, load.hot), left: 0.0 }
     };
-    (0..load.agents).map(|_| (0..load.jobs).map(|_| job()).collect()).collect()
+    let mut plan: Vec<Vec<Job>> = (0..load.agents).map(|_| (0..load.jobs).map(|_| job()).collect()).collect();
+    let all = |jobs: &[Job]| jobs.iter().map(|job| job.think + job.hold).sum::<Duration>();
+    let most = plan.iter().map(|jobs| all(jobs)).max().unwrap_or_default();
+    for jobs in &mut plan {
+        for at in 0..jobs.len() {
+            jobs[at].left = all(&jobs[at..]).div_duration_f64(most);
+        }
+    }
+    plan
 }
 
 /// Mostly one file, or several of one directory; now and then a directory as a whole, or a file whose

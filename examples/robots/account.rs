@@ -41,12 +41,13 @@ fn lines_of(begin: Time, carried: &Carried) -> Vec<(Time, String)> {
         let until = conflict.blockers().iter().map(|it| it.end).max().unwrap_or(conflict.decided_at());
         let offer = conflict.offer().map_or("nothing".to_owned(), |offer| clock(begin, offer));
         let by = by.into_iter().collect::<Vec<_>>().join(", ");
-        let line = format!("{who:<10}  told       {by} until {}, offered: {offer}", clock(begin, until));
+        let line =
+            format!("{who:<10}  told             {by} until {}, offered: {offer}", clock(begin, until));
         (conflict.decided_at(), line)
     };
     let end = carried.done.start + carried.done.motion.duration();
     let how = if carried.elsewhere { "holds elsewhere" } else { "granted" };
-    let line = format!("{who:<10}  {how:<9}  {} to {}", clock(begin, carried.done.start), clock(begin, end));
+    let line = format!("{who:<10}  {how:<15}  {} to {}", clock(begin, carried.done.start), clock(begin, end));
     carried.told.iter().map(told).chain([(carried.decided, line)]).collect()
 }
 
@@ -58,16 +59,16 @@ fn lane_lines(round: &Round) -> Vec<(Time, String)> {
     };
     let from = |who: &str| clock(round.begin, start(who));
     vec![
-        (it.contested, format!("{:<10}  contested  {} wants the lane, and waits", "idler", it.to)),
+        (it.contested, format!("{:<10}  contested        {} wants the lane, and waits", "idler", it.to)),
         (
             it.way_out,
             format!(
-                "{:<10}  granted    leaves the lane from {} on, and stands in the bay",
+                "{:<10}  granted          leaves the lane from {} on, and stands in the bay",
                 "idler",
                 from("idler")
             ),
         ),
-        (it.lane, format!("{:<10}  granted    drives from {} on", "carrier", from("carrier"))),
+        (it.lane, format!("{:<10}  granted          drives from {} on", "carrier", from("carrier"))),
     ]
 }
 
@@ -107,9 +108,7 @@ impl Account {
     pub(crate) fn sum_up(&self, markdown: bool, out: &mut impl Write) -> io::Result<()> {
         let mut table = Table::new(&[
             "scene",
-            "met without",
-            "met with",
-            "overloaded without",
+            "harm without",
             "with",
             "declared",
             "slots until told, median",
@@ -120,6 +119,7 @@ impl Account {
         for scene in Scene::ALL {
             let (met, over) = self.met(scene, |round| &round.done);
             let (would_meet, would_be_over) = self.met(scene, |round| &round.uncoordinated);
+            let (harm, would_be_harm) = (met + over, would_meet + would_be_over);
             let told = self.figures(|round| round.told_within(scene));
             let settled = match scene {
                 Scene::Lane => self.figures(|round| vec![round.yielded_within().iter().sum()]),
@@ -127,10 +127,8 @@ impl Account {
             };
             table.row(&[
                 &scene.name(),
-                &would_meet,
-                &met,
-                &would_be_over,
-                &over,
+                &would_be_harm,
+                &harm,
                 &told.count(),
                 &told.median(),
                 &told.worst(),

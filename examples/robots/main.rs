@@ -9,12 +9,12 @@
 //! counts slots, account.rs prints.
 
 mod account;
-mod agent;
+pub(crate) mod agent;
 mod measure;
 #[path = "../story/mod.rs"]
 mod story;
-mod world;
-mod yard;
+pub(crate) mod world;
+pub(crate) mod yard;
 
 use std::io::{self, Write};
 
