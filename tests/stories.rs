@@ -12,3 +12,5 @@ mod robots;
 mod shared_memory;
 #[path = "stories/stock.rs"]
 mod stock;
+#[path = "stories/token_budget.rs"]
+mod token_budget;
