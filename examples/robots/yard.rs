@@ -210,8 +210,12 @@ async fn lane(
             agent::drive_when_free(&carrier, &drive).await
         }
     };
-    let carrying = tokio::spawn(carrying);
-    let (contested, way_out, to) = agent::yield_when_asked(&grant, news, &way).await?;
+    let mut carrying = tokio::spawn(carrying);
+    let (contested, way_out, to) = tokio::select! {
+        biased;
+        yielded = agent::yield_when_asked(&grant, news, &way) => yielded?,
+        ended = &mut carrying => return Err(ended?.err().unwrap_or("nobody was asked to make room".into())),
+    };
     let left = grant.start();
     let (carried, lane) = carrying.await??;
     let who = || "idler".to_owned();
