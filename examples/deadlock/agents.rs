@@ -96,8 +96,7 @@ pub(crate) async fn take_turns(client: &Client, agent: usize, turns: &Turns) -> 
         };
         turns.taken(agent, asked.elapsed());
         turn.guarded(work()).await?;
-        turn.release().await?;
-        turns.pause(agent).await;
+        // Dropped, it is released. The next try comes in the same slot, and whoever has waited goes first.
     }
     Ok(())
 }

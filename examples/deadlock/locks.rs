@@ -55,7 +55,6 @@ pub(crate) async fn try_turns(pool: &Semaphore, agent: usize, turns: &Turns) {
             sleep(turns.up_to(agent, pause)).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
-        turns.pause(agent).await;
     }
 }
 
@@ -67,7 +66,6 @@ pub(crate) async fn queue_for_turns(pool: &Semaphore, agent: usize, turns: &Turn
         turns.taken(agent, asked.elapsed());
         work().await;
         drop(turn);
-        turns.pause(agent).await;
     }
     Ok(())
 }

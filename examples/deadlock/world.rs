@@ -8,9 +8,6 @@ use super::story::{Dice, Figures, jain};
 
 /// How long an agent works with what it has.
 const WORK: Duration = Duration::from_millis(15);
-/// The longest that it does something else between two turns.
-const ELSEWHERE: Duration = Duration::from_millis(4);
-
 pub(crate) async fn work() {
     tokio::time::sleep(WORK).await;
 }
@@ -103,11 +100,6 @@ impl Turns {
     /// A time of up to `most`, from the agent's own dice.
     pub(crate) fn up_to(&self, agent: usize, most: Duration) -> Duration {
         self.dice.with(|dice| dice[agent].up_to(most))
-    }
-
-    /// The agent does something else before its next turn.
-    pub(crate) async fn pause(&self, agent: usize) {
-        tokio::time::sleep(self.up_to(agent, ELSEWHERE)).await;
     }
 
     pub(crate) fn shares(&self) -> Vec<u64> {
