@@ -41,8 +41,10 @@ fn lines_of(begin: Time, carried: &Carried) -> Vec<(Time, String)> {
         let until = conflict.blockers().iter().map(|it| it.end).max().unwrap_or(conflict.decided_at());
         let offer = conflict.offer().map_or("nothing".to_owned(), |offer| clock(begin, offer));
         let by = by.into_iter().collect::<Vec<_>>().join(", ");
-        let line =
-            format!("{who:<10}  told             {by} until {}, offered: {offer}", clock(begin, until));
+        let line = format!(
+            "{who:<10}  told             {by} in the way until {}; could begin at {offer}",
+            clock(begin, until)
+        );
         (conflict.decided_at(), line)
     };
     let end = carried.done.start + carried.done.motion.duration();
@@ -139,8 +141,16 @@ impl Account {
         table.print(out, markdown)?;
         writeln!(
             out,
-            "\n{} rounds. Settled, in the lane: from the contest to the lane's grant.",
+            "\n{} rounds. Harm: pairs in one place at one time, or a lift with too much in it.",
             self.0.len()
+        )?;
+        writeln!(
+            out,
+            "Told: from a declaration's arrival to its first answer. Settled: from the first arrival to the answer"
+        )?;
+        writeln!(
+            out,
+            "that says where the robot will be when; in the lane, from the contest to the grant of the lane."
         )
     }
 
