@@ -122,6 +122,7 @@ pub(crate) async fn act(
     match client.declare(intent.urgency(action.urgency).note(action.what())).await? {
         Outcome::Granted(grant) => {
             let acted = grant.guarded(valve.change(action)).await;
+            grant.release().await?;
             Ok(if acted.is_ok() { Acted::AtThatMoment } else { Acted::TooLate })
         }
         Outcome::Conflict(conflict) => Ok(Acted::Told(conflict)),

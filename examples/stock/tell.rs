@@ -66,7 +66,7 @@ fn table(ways: &[&Account]) -> Table {
         table.row(&cells);
     };
     row("sold", &|way| format!("{} of {}", way.sold(), way.units()));
-    row("**oversold**", &|way| way.oversold().to_string());
+    row("oversold", &|way| way.oversold().to_string());
     row("paid, and refunded", &|way| way.count(Answer::Refunded).to_string());
     row("reserved, and not there", &|way| way.count(Answer::PromiseBroken).to_string());
     row("left on the shelf, by the books", &|way| way.left_over().to_string());
