@@ -2,6 +2,9 @@
 //! preclaim is in here.
 #![allow(dead_code, reason = "each story uses a part of it")]
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+use std::io::{self, Write};
 use std::time::Duration;
 
 /// Why a story could not be told.
@@ -95,4 +98,85 @@ pub(crate) fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();
     if squares == 0.0 { 1.0 } else { sum * sum / (shares.len() as f64 * squares) }
+}
+
+/// What the command line says: `--flag`, and `--key number`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    flags: BTreeSet<String>,
+    numbers: BTreeMap<String, u64>,
+}
+
+impl Options {
+    /// Reads the program's own arguments; what is neither of `flags` nor of `keys` is an error.
+    pub(crate) fn from_args(flags: &[&str], keys: &[&str]) -> Result<Self, Failure> {
+        Options::read(std::env::args().skip(1), flags, keys)
+    }
+
+    pub(crate) fn read(
+        mut words: impl Iterator<Item = String>,
+        flags: &[&str],
+        keys: &[&str],
+    ) -> Result<Self, Failure> {
+        let mut options = Options::default();
+        while let Some(word) = words.next() {
+            let name = word.strip_prefix("--").unwrap_or_default();
+            if flags.contains(&name) {
+                options.flags.insert(name.to_owned());
+            } else if keys.contains(&name) {
+                let number = words.next().and_then(|number| number.parse().ok());
+                let number = number.ok_or_else(|| format!("{word} takes a whole number"))?;
+                options.numbers.insert(name.to_owned(), number);
+            } else {
+                let all = [flags, keys].concat();
+                return Err(format!("{word}: no such option; there are --{}", all.join(", --")).into());
+            }
+        }
+        Ok(options)
+    }
+
+    pub(crate) fn has(&self, flag: &str) -> bool {
+        self.flags.contains(flag)
+    }
+
+    pub(crate) fn number(&self, key: &str, otherwise: u64) -> u64 {
+        self.numbers.get(key).copied().unwrap_or(otherwise)
+    }
+}
+
+/// Figures in rows and columns, as text or as a table of Markdown. The first column is of words.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table(Vec<Vec<String>>);
+
+impl Table {
+    pub(crate) fn new(head: &[&str]) -> Self {
+        Table(vec![head.iter().map(|cell| (*cell).to_owned()).collect()])
+    }
+
+    pub(crate) fn row(&mut self, cells: &[&dyn Display]) {
+        self.0.push(cells.iter().map(|cell| cell.to_string()).collect());
+    }
+
+    pub(crate) fn print(&self, out: &mut impl Write, markdown: bool) -> io::Result<()> {
+        let columns = self.0.iter().map(Vec::len).max().unwrap_or(0);
+        let width =
+            |at: usize| self.0.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max();
+        let widths: Vec<usize> = (0..columns).map(|at| width(at).unwrap_or(0)).collect();
+        for (line, row) in self.0.iter().enumerate() {
+            let cells = row.iter().zip(&widths).enumerate().map(|(at, (cell, width))| match at {
+                0 => format!("{cell:<width$}"),
+                _ => format!("{cell:>width$}"),
+            });
+            let cells: Vec<String> = cells.collect();
+            if markdown {
+                writeln!(out, "| {} |", cells.join(" | "))?;
+                if line == 0 {
+                    writeln!(out, "|---|{}", "---:|".repeat(columns - 1))?;
+                }
+            } else {
+                writeln!(out, "  {}", cells.join("  "))?;
+            }
+        }
+        Ok(())
+    }
 }
