@@ -3,9 +3,8 @@
 //!
 //! What is in a region is taken to be at its *centre* at the start of its window: the middle of the shape's
 //! bounding box, and the middle of its heights where it has some. A region is *reached from* one of those whose
-//! windows start at the latest earlier instant: the nearest, and of equally near ones the first that was declared.
-//! Regions whose windows start at one instant are not held against each other: a body may need several, and a plan may have two
-//! branches.
+//! windows start at the latest earlier instant: one of the [`WAYS`] nearest, and that one does is enough. Regions whose
+//! windows start at one instant are not held against each other: a body may need several, and a plan may have branches.
 //!
 //! - The **speed** from one region to the next is the distance between their centres over the time between the
 //!   starts of their windows; whether the windows overlap plays no part. Heights count where both have some.
@@ -35,6 +34,10 @@ pub struct MotionLimits {
 /// What is tolerated unless it is configured: coordinates are rounded to micrometres and times to
 /// microseconds, and a millimetre covers that up to 1,000 m/s.
 pub const TOLERANCE_UM: u64 = 1_000;
+
+/// From so many of the regions before it, the nearest, a region may be reached: enough for the branches of a plan, and
+/// it bounds the work where all 64 claims of an intent start at a few instants.
+pub const WAYS: usize = 4;
 
 /// A region of an intent: which claim, from when after the intent's start, and its shape.
 #[derive(Clone, Copy, Debug)]
@@ -151,35 +154,68 @@ impl Step {
     }
 }
 
-/// A place, and the step that led there.
-#[derive(Clone, Copy)]
+/// A place, and the ways there: none where it is one of the first.
 struct Reached {
     place: Place,
-    by: Option<(usize, Step)>,
+    ways: Vec<Way>,
 }
 
+/// A step, and the claim that it begins at.
+#[derive(Clone, Copy)]
+struct Way {
+    from: usize,
+    step: Step,
+}
+
+/// Of the ways to `place` those that can be gone.
 fn reach(before: &[Reached], place: Place, limits: &Limits) -> Result<Reached, Unreachable> {
-    let steps = before.iter().map(|from| (from, Step::between(from.place, place)));
-    // The first of equally near ones: `before` is in the order of claims.
-    let Some((from, step)) = steps.min_by_key(|(_, step)| step.squared()) else {
-        return Ok(Reached { place, by: None });
+    let mut nearest: Vec<(&Reached, Way)> =
+        before.iter().map(|from| (from, way(from.place, place))).collect();
+    // Of equally near ones the first: `before` is in the order of claims, and the order is kept.
+    nearest.sort_by_key(|(_, way)| way.step.squared());
+    nearest.truncate(WAYS);
+    let Some((_, shortest)) = nearest.first().copied() else {
+        return Ok(Reached { place, ways: Vec::new() });
     };
-    let (from_claim, to) = (from.place.claim, place.claim);
-    let fails = |needs| Unreachable { from: from_claim, to, needs };
-    if let Some(allowed) = limits.speed
-        && is_too_fast(step, allowed, limits.tolerance)
-    {
-        return Err(fails(speed(step, allowed, limits.tolerance)));
+    if let Some(allowed) = limits.speed {
+        nearest.retain(|(_, way)| !is_too_fast(way.step, allowed, limits.tolerance));
+        if nearest.is_empty() {
+            let needs = speed(shortest.step, allowed, limits.tolerance);
+            return Err(Unreachable { from: shortest.from, to: place.claim, needs });
+        }
     }
-    if let Some(allowed) = limits.acceleration
-        && let Some((after, first)) = from.by
-        && let change = (Change { first, second: step })
-        && change.is_too_much(allowed, limits.tolerance)
-    {
-        let needed_um_s2 = change.needed(limits.tolerance);
-        return Err(fails(Needs::Acceleration { after, needed_um_s2, allowed_um_s2: allowed }));
+    let can_be_gone = |from: &Reached, way: &Way| {
+        let turns = |last: &Way| Change { first: last.step, second: way.step };
+        from.ways.is_empty()
+            || limits.acceleration.is_none_or(|allowed| {
+                from.ways.iter().any(|last| !turns(last).is_too_much(allowed, limits.tolerance))
+            })
+    };
+    let ways: Vec<Way> =
+        nearest.iter().filter(|(from, way)| can_be_gone(from, way)).map(|(_, way)| *way).collect();
+    match limits.acceleration {
+        Some(allowed) if ways.is_empty() => {
+            Err(least_change(&nearest, place.claim, allowed, limits.tolerance))
+        }
+        _ => Ok(Reached { place, ways }),
     }
-    Ok(Reached { place, by: Some((from_claim, step)) })
+}
+
+fn way(from: Place, to: Place) -> Way {
+    Way { from: from.claim, step: Step::between(from, to) }
+}
+
+/// What the gentlest of the ways to a claim would need; there is one.
+fn least_change(ways: &[(&Reached, Way)], to: usize, allowed_um_s2: u64, tolerance_um: u128) -> Unreachable {
+    let changes = ways.iter().flat_map(|(from, way)| {
+        from.ways.iter().map(|last| {
+            let needed = Change { first: last.step, second: way.step }.needed(tolerance_um);
+            (needed, last.from, way.from)
+        })
+    });
+    // None cannot be: a way from one of the first places can always be gone.
+    let (needed_um_s2, after, from) = changes.min_by_key(|(needed, ..)| *needed).unwrap_or_default();
+    Unreachable { from, to, needs: Needs::Acceleration { after, needed_um_s2, allowed_um_s2 } }
 }
 
 const MILLION: u128 = 1_000_000;

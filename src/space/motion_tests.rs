@@ -134,6 +134,36 @@ fn regions_of_one_start_are_reached_from_the_nearest_before_them() {
 }
 
 #[test]
+fn a_plan_with_two_branches_that_part_is_driven_on_either() {
+    // One goes on with 10 m/s, the other brakes with 4 m/s² until it is as far behind as a step is long: from then on
+    // the nearest place before each is one of the other branch.
+    let limits = MotionLimits { max_acceleration_um_s2: Some(5_000_000), ..speed_limit(12_000_000) };
+    let quarter = SECOND as i64 / 4;
+    let mut places = vec![(0, 0)];
+    for step in 1..10 {
+        let braked = (10 * quarter * step) - quarter * step * step / 8;
+        places.extend([(10 * quarter * step, step as u64 * SECOND / 4), (braked, step as u64 * SECOND / 4)]);
+    }
+    assert_eq!(along(&places, limits), Ok(()));
+    // Where one of them jumps, it is told of.
+    places[12].0 -= 3_000_000;
+    assert!(along(&places, limits).is_err());
+}
+
+#[test]
+fn many_regions_of_one_start_are_looked_at_in_bounded_time() {
+    // Each has several ways, and goes on evenly.
+    let stood = |count: i64| {
+        let first = (0..count).map(|at| (at * 10, 0));
+        let second = (0..count).map(|at| (at * 10 + 1_000_000, SECOND));
+        first.chain(second).chain([(1_000_000 + 1_000_000, 2 * SECOND)]).collect::<Vec<_>>()
+    };
+    assert_eq!(along(&stood(40), acceleration_limit(1_000)), Ok(()));
+    let most: Vec<_> = (0..21).flat_map(|at| [(at, 0), (at + 9, SECOND), (at - 9, 2 * SECOND)]).collect();
+    assert!(along(&most, acceleration_limit(0)).is_err());
+}
+
+#[test]
 fn the_tolerance_is_taken_off_each_distance() {
     let limits = MotionLimits { tolerance_um: Some(500_000), ..speed_limit(1_000_000) };
     assert_eq!(along(&[(0, 0), (1_500_000, SECOND)], limits), Ok(()));
