@@ -6,7 +6,6 @@ use super::story::Figures;
 /// What came of the declarations of one vehicle, or of many.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
-    pub(crate) granted: usize,
     pub(crate) conflicts: usize,
     /// Grants of another motion after a conflict.
     pub(crate) revised: usize,
@@ -18,8 +17,7 @@ pub(crate) struct Tally {
 
 impl Tally {
     pub(crate) fn add(&mut self, other: &Tally) {
-        let Tally { granted, conflicts, revised, late, answers_ms } = other;
-        self.granted += granted;
+        let Tally { conflicts, revised, late, answers_ms } = other;
         self.conflicts += conflicts;
         self.revised += revised;
         self.late += late;

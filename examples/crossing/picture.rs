@@ -78,10 +78,12 @@ fn junction(svg: &mut String, name: &str, tracks: &[Track], left: f64, until: us
             )
         };
         let (x, y) = (moves("x", list(|it| it.0)), moves("y", list(|it| it.1)));
+        // What does not move pictures shows the moment at a sixth of the time.
+        let (still_x, still_y) = places[places.len() / 6];
         put(
             svg,
             format_args!(
-                "<rect x=\"-100\" y=\"-100\" width=\"{wide:.1}\" height=\"{tall:.1}\" fill=\"{colour}\">{x}{y}</rect>\n"
+                "<rect x=\"{still_x:.1}\" y=\"{still_y:.1}\" width=\"{wide:.1}\" height=\"{tall:.1}\" fill=\"{colour}\">{x}{y}</rect>\n"
             ),
         );
     }

@@ -15,6 +15,12 @@ const FINE: usize = 20;
 const BEYOND: f64 = 0.1;
 /// Two branches of a plan that differ by less than this are claimed as one area.
 const NEAR: f64 = 1.0;
+/// How long it minds what it has learnt.
+const MINDS: usize = 15;
+/// What is declared anew begins with so many ticks as before: a busy machine is late.
+pub(crate) const AHEAD: usize = 3;
+/// One intent has no more claims.
+const STRETCHES: usize = 64;
 /// How long the last place is claimed for.
 pub(crate) const STANDS: usize = 3_000;
 
@@ -29,10 +35,19 @@ pub(crate) struct Wish {
     pub(crate) crosses_from: usize,
     /// It is to be able to stop here.
     pub(crate) stop: f64,
+    /// When it learnt so.
+    pub(crate) learnt: usize,
 }
 
 impl Wish {
-    pub(crate) const FREE: Wish = Wish { crosses_from: 0, stop: END };
+    pub(crate) const FREE: Wish = Wish { crosses_from: 0, stop: END, learnt: 0 };
+
+    /// What it has learnt is soon out of date.
+    pub(crate) fn forgets(&mut self, now: usize) {
+        if now > self.learnt + MINDS {
+            *self = Wish::FREE;
+        }
+    }
 
     /// Somebody of the same lane stands there with its rear.
     pub(crate) fn stops_behind(&mut self, rear: f64) {
@@ -101,9 +116,20 @@ impl Motion {
         self.0.enters + self.0.states.len() - 1
     }
 
+    /// What it wishes for instead, if there is something better, and what it covers from a tick on whether it gets
+    /// that or not. For [`AHEAD`] ticks both are the same: so long an answer may take.
+    pub(crate) fn declares(&self, from: usize, wish: &Wish) -> (Option<Motion>, Vec<Stretch>) {
+        let wished = self.revised(from + AHEAD, wish).map(|wished| (self.covers(&wished, from), wished));
+        match wished {
+            Some((stretches, wished)) if stretches.len() <= STRETCHES => (Some(wished), stretches),
+            // One that is so far ahead can wait.
+            _ => (None, self.covers(self, from)),
+        }
+    }
+
     /// The same up to a tick, and from there on as good as what it wishes for allows. `None` where that cannot
     /// be driven with comfort, or is no better than what it does already.
-    pub(crate) fn revised(&self, from: usize, wish: &Wish) -> Option<Motion> {
+    fn revised(&self, from: usize, wish: &Wish) -> Option<Motion> {
         let state = self.at(from);
         let revised = if state.s >= 0.0 {
             self.stopping(from, wish.stop)

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::measure::{Measured, Tally, total};
 use super::story::Failure;
-use super::traffic::{DENSITIES, Density};
+use super::traffic::Density;
 
 /// Fewer emergency brakings than without, at least.
 const FEWER: f64 = 0.89;
@@ -27,8 +27,8 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn new() -> Self {
-        Report { rows: DENSITIES.map(|density| (density, Row::default())).to_vec() }
+    pub(crate) fn new(densities: &[Density]) -> Self {
+        Report { rows: densities.iter().map(|density| (*density, Row::default())).collect() }
     }
 
     pub(crate) fn row(&mut self, density: Density) -> Option<&mut Row> {
@@ -60,7 +60,6 @@ impl Report {
         let answers = &tally.answers_ms;
         writeln!(out)?;
         writeln!(out, "declared             {}", answers.count())?;
-        writeln!(out, "granted              {}", tally.granted)?;
         writeln!(out, "conflicts            {}, revised and granted {}", tally.conflicts, tally.revised)?;
         writeln!(out, "answered too late    {} (the vehicle went on as it had been granted)", tally.late)?;
         writeln!(
@@ -133,8 +132,9 @@ impl Report {
         self.rows.iter().map(|(_, row)| total(&row.preclaim.collisions)).sum()
     }
 
-    /// Fails unless the effect is there.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
+    /// Fails unless the effect is there. How fast decisions are is a matter of how busy the machine is: that is
+    /// looked at where `measured` says that it is quiet.
+    pub(crate) fn check(&self, measured: bool) -> Result<(), Failure> {
         let (without, with) = self.emergencies();
         let slower = |(_, row): &(Density, Row)| row.preclaim.delay_s.mean() > row.lock.delay_s.mean();
         let tally = self.tally();
@@ -144,7 +144,7 @@ impl Report {
             (with <= without * (1.0 - FEWER), "not so many fewer emergency brakings"),
             (!self.rows.iter().any(slower), "more delay than with one lock"),
             (tally.revised > 0, "no conflict was followed by a revised motion that was granted"),
-            (tally.answers_ms.median() <= DECIDED_MS, "decisions take longer than they may"),
+            (!measured || tally.answers_ms.median() <= DECIDED_MS, "decisions take longer than they may"),
         ];
         match shown.into_iter().find(|(as_promised, _)| !as_promised) {
             None => Ok(()),

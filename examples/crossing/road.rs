@@ -3,6 +3,8 @@
 //! Where a vehicle is on its lane is one number, `s`: metres from the line at which it waits to the middle of its
 //! front bumper. Time passes in ticks.
 
+use std::time::Duration;
+
 /// Ticks are as long as the coordinator's slots.
 pub(crate) const TICK_MS: u64 = 10;
 const TICK_S: f64 = TICK_MS as f64 / 1e3;
@@ -108,11 +110,12 @@ impl State {
         // The speed from which comfort still stops in what is left after this tick.
         let root = TICK_S * TICK_S / 4.0 - 2.0 * (self.v * TICK_S / 2.0 - left) / COMFORT;
         let most = if root > 0.0 { COMFORT * (root.sqrt() - TICK_S / 2.0) } else { 0.0 };
-        let gentle = most.min(self.v + SPEED_UP * TICK_S).min(CRUISE).max(0.0);
+        let gentle = most.min(self.v + SPEED_UP * TICK_S).clamp(0.0, CRUISE);
         if gentle >= self.v - COMFORT * TICK_S {
             return self.to_speed(gentle);
         }
-        let needed = if left > 0.0 { self.v * self.v / (2.0 * left) } else { hardest };
+        // A hand's breadth too far does no harm, and the last of the way would ask for anything.
+        let needed = if left > -0.05 { self.v * self.v / (2.0 * (left + 0.1)) } else { hardest };
         self.braked(needed.clamp(COMFORT, hardest.max(COMFORT)))
     }
 
@@ -182,4 +185,9 @@ fn collide(a: &Track, b: &Track) -> bool {
 /// The number of the tick that is `seconds` after the beginning.
 pub(crate) fn ticks(seconds: f64) -> usize {
     (seconds / TICK_S).round() as usize
+}
+
+/// How long so many ticks are.
+pub(crate) fn span(ticks: usize) -> Duration {
+    Duration::from_millis(ticks as u64 * TICK_MS)
 }
