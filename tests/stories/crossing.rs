@@ -55,7 +55,7 @@ fn without_anybody_to_ask_they_brake_hard_and_with_one_lock_they_wait() {
 }
 
 #[test]
-fn the_further_they_see_the_less_hard_they_brake() {
+fn who_sees_further_than_it_takes_to_stop_need_not_brake_hard() {
     let hard = |sight: f64| -> usize {
         let of = |density, seed| alone::drive(Rule::Sight(sight), &arrivals(density, seed, 30.0));
         let all = DENSITIES.iter().flat_map(|density| (1..=30).flat_map(move |seed| of(*density, seed)));
@@ -63,7 +63,7 @@ fn the_further_they_see_the_less_hard_they_brake() {
     };
     let [corner, town, open] = [SIGHT, 30.0, 50.0].map(hard);
     println!("emergency brakings with 20, 30 and 50 m of sight: {corner}, {town}, {open}");
-    assert!(corner > 2 * town && town >= open, "{corner}, {town}, {open}");
+    assert!(corner > 5 * town && corner > 5 * open, "{corner}, {town}, {open}");
 }
 
 #[test]
