@@ -6,13 +6,15 @@ mod house;
 
 use std::future::Future as _;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use house::{House, soon};
 use preclaim::client::{
     Client, Conflict, DeclareError, Event, Events, Filter, Lost, Released, Renewal, RequestError, Revision,
 };
-use preclaim::coordinator::CoordinatorConfig;
+use preclaim::config::Config;
+use preclaim::coordinator::{CoordinatorConfig, Feasibility};
 use preclaim::resolver::Rules;
 use preclaim::types::{IntentId, Micros};
 use preclaim::wire::{EntryState, Refusal, Verdict};
@@ -487,5 +489,35 @@ async fn a_client_that_goes_with_declarations_in_flight_leaves_no_orphan() {
         declaring.abort();
     }
     nothing_left(&house.settings("hasty").label("after").connect().await.unwrap()).await;
+    house.close().await;
+}
+
+/// A box of 2 m that is `x` metres on, `ms` after the start.
+fn driving(intent: Intent, x: f64, ms: u64) -> Intent {
+    let area = path("map/junction").unwrap().area([x - 1.0, 0.0], [x + 1.0, 2.0]);
+    intent.claim_after(millis(ms), area.exclusive(), millis(100))
+}
+
+#[tokio::test]
+async fn what_cannot_be_driven_is_rejected_as_infeasible_and_leaves_a_grant_as_it_was() {
+    let text = "[[frame]]\npath = \"map\"\nmax_speed = 20\nmax_acceleration = 8\ntolerance = 0\n";
+    let frames = Config::parse("test.toml", text).unwrap().frames;
+    let mut config = CoordinatorConfig::in_memory(Rules::default()).unwrap();
+    config.admission = Arc::new(Feasibility::new(frames));
+    let house = House::with(config).await;
+    let client = house.client("car-7").await;
+    let drive = |x| driving(driving(Intent::asap(), 0.0, 0), x, 100);
+
+    let Outcome::Rejected(why) = soon(client.declare(drive(2.5))).await.unwrap() else { panic!("25 m/s") };
+    assert_eq!((why.reason(), why.field(), why.kept()), (Refusal::Infeasible, "claims[1]", false));
+    assert_eq!(
+        why.hint(),
+        "from claims[0] to claims[1] it needs 25 m/s, map/junction allows 20 m/s: 125 ms or more between their starts, or \
+         a nearer region"
+    );
+    let grant = granted(&client, drive(2.0)).await;
+    let revised = soon(grant.revise(driving(drive(2.0), 8.0, 200))).await.unwrap();
+    let Revision::Rejected(why) = revised else { panic!("60 m/s") };
+    assert_eq!((why.reason(), why.field(), why.kept()), (Refusal::Infeasible, "claims[2]", true));
     house.close().await;
 }

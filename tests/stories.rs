@@ -5,6 +5,8 @@
 
 #[path = "stories/coding_agents.rs"]
 mod coding_agents;
+#[path = "stories/crossing.rs"]
+mod crossing;
 #[path = "stories/deadlock.rs"]
 mod deadlock;
 #[path = "stories/robots.rs"]

@@ -177,7 +177,9 @@ pub(super) fn rejected(refused: Refused<'_>) -> Complaint {
     let mut complaint =
         Complaint::new(refusal_code(reason), format!("{}{field}", refusal_name(reason))).why(why);
     if !hint.is_empty() {
-        complaint = complaint.why(format!("it may be: {}", harmless(hint)));
+        // Of a value, it says what may stand there; of anything else, what is the matter.
+        let may_be = if reason == Refusal::Invalid { "it may be: " } else { "" };
+        complaint = complaint.why(format!("{may_be}{}", harmless(hint)));
     }
     match retry_after {
         Some(after) => complaint.todo(format!("the same again in {}", times::length(after))),
@@ -218,9 +220,10 @@ fn advice(reason: Refusal) -> (&'static str, &'static str) {
         Refusal::Forbidden => ("this name has no right to it", "ask the operator, or use another --name"),
         Refusal::Overloaded => ("the coordinator has no room for it now", "the same again in a while"),
         Refusal::Draining => ("the coordinator is shutting down", "the same again when it is back"),
-        Refusal::Infeasible => {
-            ("a check of the operator's found that it cannot be carried out", "plan it anew")
-        }
+        Refusal::Infeasible => (
+            "a check of the operator's found that it cannot be carried out",
+            "plan it anew, slower or nearer",
+        ),
         Refusal::Unsupported | Refusal::Other(_) => {
             ("the two sides are of different releases", "use the same release on both sides")
         }

@@ -12,8 +12,8 @@ use crate::audit::NoJournal;
 use crate::clock::{Clock, Reading, SystemClock};
 use crate::config::{Config, Durability, StateConfig, TlsFiles, show_duration};
 use crate::coordinator::{
-    self, BindError, Coordinator, CoordinatorConfig, CoordinatorError, Identity, Open, RecoveryError, Report,
-    Restart, StartFrom,
+    self, BindError, Coordinator, CoordinatorConfig, CoordinatorError, Feasibility, Identity, RecoveryError,
+    Report, Restart, StartFrom,
 };
 use crate::store::{self, OpenError, RealDisk};
 use crate::telemetry::Telemetry;
@@ -209,7 +209,7 @@ pub(super) fn coordinator_config(
         clock: Arc::new(crate::clock::SystemClock::start(Time::ZERO)),
         journal: Box::new(NoJournal),
         recovered: None,
-        admission: Arc::new(Open),
+        admission: Arc::new(Feasibility::new(config.frames)),
         observer: None,
         check_invariants,
     }

@@ -8,6 +8,7 @@ mod daemon;
 mod duration;
 mod error;
 mod expression;
+mod frames;
 mod patch;
 mod read;
 mod rules;
@@ -31,21 +32,37 @@ pub(crate) use tree::{Fault, FaultKind, Field, FieldPath, Fields, Key, Node, Ste
 
 use crate::limits;
 use crate::resolver::{Rules, RulesChange};
+use crate::space::motion::MotionLimits;
 pub use crate::store::Durability;
+use crate::types;
 
 /// The file that `preclaim config init` prints: every key, with its default and what it means.
 pub const TEMPLATE: &str = include_str!("template.toml");
 
 /// The sections that tell the decision core its rules.
 const RULES_SECTIONS: &[&str] = &["slot", "preemption", "priority", "resource"];
-const SECTIONS: &[&str] =
-    &["slot", "preemption", "priority", "resource", "listen", "metrics", "tls", "auth", "state", "limits"];
+const SECTIONS: &[&str] = &[
+    "slot",
+    "preemption",
+    "priority",
+    "resource",
+    "frame",
+    "listen",
+    "metrics",
+    "tls",
+    "auth",
+    "state",
+    "limits",
+];
 
 /// A configuration in which every value has been checked.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// What the decision core is told.
     pub rules: Rules,
+    /// What can be driven in which coordinate frame: an intent that needs more is refused before the core
+    /// sees it. [`crate::coordinator::Feasibility`] takes it.
+    pub frames: Vec<(types::Path, MotionLimits)>,
     /// Where the daemon listens.
     pub listen: SocketAddr,
     /// Where those who watch the daemon ask by HTTP; nowhere, unless it is set.
@@ -67,6 +84,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             rules: Rules::default(),
+            frames: Vec::new(),
             listen: daemon::LISTEN,
             metrics: None,
             tls: None,
@@ -165,6 +183,7 @@ fn check(root: &Node) -> Result<Config, Fault> {
     let default = Config::default();
     Ok(Config {
         rules: rules::rules(&sections)?,
+        frames: sections.optional("frame", frames::frames)?.unwrap_or_default(),
         listen: sections.optional("listen", daemon::listen)?.unwrap_or(default.listen),
         metrics: sections.optional("metrics", daemon::metrics)?.flatten(),
         tls: sections.optional("tls", daemon::tls)?,

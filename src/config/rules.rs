@@ -164,6 +164,6 @@ fn ratio(field: Field<'_>) -> Result<f64, Fault> {
     if (0.0..1.0).contains(&ratio) { Ok(ratio + 0.0) } else { Err(field.wrong(RULE)) }
 }
 
-fn path(field: Field<'_>) -> Result<Path, Fault> {
+pub(super) fn path(field: Field<'_>) -> Result<Path, Fault> {
     Path::new(field.text(PATH_RULE)?).ok_or_else(|| field.wrong(PATH_RULE))
 }

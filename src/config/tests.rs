@@ -66,6 +66,7 @@ fn what_the_template_leaves_out_is_right_too() {
     assert_eq!(config.rules.patience, Some(Micros::from_secs(5)));
     assert_eq!(config.rules.resources.len(), 2);
     assert_eq!(config.rules.resources[1].max_hold, Some(Micros::from_secs(30)));
+    assert_eq!(config.frames[0].1.max_speed_um_s, Some(20_000_000));
     assert!(config.tls.is_some() && config.state.is_some());
 }
 
@@ -231,4 +232,41 @@ fn an_expression_that_is_shown_means_the_same() {
     let source = "[priority]\nmodel = \"expression\"\nexpression = '''\nurgency // \"much\"\n  * 2\n'''\n";
     let shown = parse(source).to_toml();
     assert_eq!(score(&*parse(&shown).rules.model, &urgent(0.5)), 1.0, "{shown}");
+}
+
+#[test]
+fn frames_have_limits_of_motion_and_are_shown_again() {
+    let text = "[[frame]]\npath = \"map/junction\"\nmax_speed = 13.9\nmax_acceleration = 4\n\
+        [[frame]]\npath = \"map\"\ntolerance = 0.25\n";
+    let frames = parse(text).frames;
+    let limits = |speed, acceleration, tolerance| MotionLimits {
+        max_speed_um_s: speed,
+        max_acceleration_um_s2: acceleration,
+        tolerance_um: tolerance,
+    };
+    let names: Vec<_> = frames.iter().map(|(path, limits)| (path.as_str(), *limits)).collect();
+    let junction = limits(Some(13_900_000), Some(4_000_000), None);
+    assert_eq!(names, [("map/junction", junction), ("map", limits(None, None, Some(250_000)))]);
+    let shown = parse(text).to_toml();
+    assert_eq!(parse(&shown).frames, frames, "{shown}");
+    assert!(!parse(text).rules_document().contains("frame"), "the decision core is not told");
+    assert!(parse("").frames.is_empty());
+}
+
+#[test]
+fn a_wrong_frame_names_line_and_key() {
+    for (text, says) in [
+        ("max_speed = 1", "line 1: field `frame[0].path` is missing"),
+        ("path = \"a\"\nmax_speed = -1", "line 3: field `frame[0].max_speed`: found -1"),
+        ("path = \"a\"\nmax_speed = nan", "metres per second, 0 to 1e9"),
+        ("path = \"a\"\nmax_acceleration = 1.1e9", "metres per second squared, 0 to 1e9"),
+        ("path = \"a\"\ntolerance = \"1mm\"", "metres, 0 to 1e9"),
+        ("path = \"a\"\nmaxspeed = 1", "nearest max_speed"),
+        ("path = \"a\"\n[[frame]]\npath = \"a\"", "a path that no [[frame]] before it has"),
+    ] {
+        let error = wrong(&format!("[[frame]]\n{text}\n"));
+        assert!(error.contains(says), "{error}");
+    }
+    let edge = parse("[[frame]]\npath = \"a\"\nmax_speed = 1e9\ntolerance = 0\n").frames[0].1;
+    assert_eq!((edge.max_speed_um_s, edge.tolerance_um), (Some(1_000_000_000_000_000), Some(0)));
 }

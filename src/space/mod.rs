@@ -2,6 +2,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod geometry;
+pub mod motion;
 mod packed;
 pub mod profile;
 pub mod regions;

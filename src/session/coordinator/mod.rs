@@ -7,6 +7,7 @@
 //! told apart here by connection is only where to send: ownership follows the name.
 
 mod admission;
+mod feasibility;
 mod hello;
 mod intents;
 mod listing;
@@ -22,7 +23,8 @@ mod watch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use admission::{Admission, Denial, Open};
+pub use admission::{Admission, Denial, Open, Then};
+pub use feasibility::Feasibility;
 pub use hello::HelloRefusal;
 pub use listing::{Page, Query, Words};
 pub use notes::{DeclaredBy, Live, Recovered, Restored, Route, SessionChange, SessionNotes};
