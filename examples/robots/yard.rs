@@ -185,8 +185,10 @@ fn orders(seed: u64, start: Time) -> Vec<(Scene, String, Order)> {
         orders.push((Scene::Bridge, name.to_owned(), order(bridge_crossing(eastward), start, secs(4), 0.5)));
     }
     for number in 1..=5 {
-        let kg = 120 + 10 * dice.below(33);
-        let order = order(lift_ride(kg), start, 3 * LIFT_ROUND, 0.5);
+        // Three heavy ones are too heavy together; two of them and the light ones are too many.
+        let (kg, urgency) =
+            if number <= 3 { (350 + dice.below(31), 0.6) } else { (60 + dice.below(11), 0.5) };
+        let order = order(lift_ride(kg), start, 3 * LIFT_ROUND, urgency);
         orders.push((Scene::Lift, format!("cart-{number}"), order));
     }
     orders

@@ -73,16 +73,17 @@ impl Agent {
                 break grant;
             } // else the lease was lost: this machine stalled
         };
-        // 2 From here on it may be spent: to the end of the period, whether this agent lives or not.
+        // 2 From here on it may be spent: to the end of the period, whatever becomes of this agent or of this call.
         let rest = self.period_end.since(self.client.coordinator_time().0).to_std();
         revised(grant.revise(Intent::asap().claim(budget.clone().units(most), rest)).await?)?;
+        let start = grant.start();
+        let id = grant.detach(); // dropped, it would be released
         let actual = call().await;
 
         // 3 Commit the actual: the same claim with fewer units. What was not needed is free in the next slot.
-        let start = grant.start();
-        let spent = Intent::at(start).claim(budget.units(actual), self.period_end.since(start).to_std());
-        revised(grant.revise(spent).await?)?;
-        grant.detach(); // dropped, it would be released
+        let rest = self.period_end.since(start).to_std();
+        let spent = Intent::at(start).claim(budget.units(actual), rest).revises(id);
+        granted(self.client.declare(spent).await?)?.ok_or("refused what it has")?.detach();
         Ok(Some(actual))
     }
 

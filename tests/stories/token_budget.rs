@@ -82,6 +82,20 @@ async fn who_dies_before_its_call_gives_all_back_and_who_dies_in_it_keeps_the_mo
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_is_cancelled_counts_as_the_most_that_it_may_have_spent() {
+    let (world, agent) = world_with_an_agent().await;
+    let cancelled = agent.clone();
+    let think = Duration::from_millis(20);
+    let work =
+        tokio::spawn(async move { cancelled.spend(100, think, async || pending().await).await.is_ok() });
+    world.advance(Duration::from_millis(200)).await;
+    work.abort();
+    assert!(work.await.unwrap_err().is_cancelled());
+    world.advance(Duration::from_millis(200)).await;
+    assert_eq!(agent.claimed().await.unwrap(), 100);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_reserved_and_not_spent_is_free_for_the_next_one() {
     let (_world, agent) = world_with_an_agent().await;
     let think = Duration::from_millis(20);
