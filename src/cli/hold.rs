@@ -89,6 +89,8 @@ pub(super) fn run(args: &Args) -> process::ExitCode {
     };
     // Set where the command ran.
     let own = Cell::new(None);
+    // Whoever does not read what is said is no reason not to renew the lease, nor not to end the command.
+    output::talk_without_waiting();
     let code = args.connect.run("hold", Role::Agent, async |client| {
         let plan = Plan { args, claims: &claims, id: IntentId::new(connect::fresh_id()) };
         match plan.carry_out(client).await {
@@ -99,6 +101,7 @@ pub(super) fn run(args: &Args) -> process::ExitCode {
             Err(code) => code,
         }
     });
+    output::flush();
     own.get().map_or_else(|| code.into(), process::ExitCode::from)
 }
 
