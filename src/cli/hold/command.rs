@@ -7,7 +7,7 @@ use std::process::{self, Child, ExitStatus};
 use std::thread;
 use std::time::Instant;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpgid, getpgrp, kill_process, waitid};
 
 use super::super::output;
 use super::tree;
@@ -80,6 +80,18 @@ impl Running {
     /// Whether it was seen to have ended.
     pub(super) fn has_ended(&self) -> bool {
         self.ended.is_some()
+    }
+
+    /// Whether it is stopped now, as by Ctrl-Z.
+    pub(super) fn is_stopped(&self) -> bool {
+        // It stays as it is, for the next look.
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        self.ended.is_none() && matches!(waitid(WaitId::Pid(self.pid), options), Ok(Some(_)))
+    }
+
+    /// Whether it is in the process group of `hold`, as it was when it began.
+    pub(super) fn is_in_own_group(&self) -> bool {
+        self.ended.is_none() && getpgid(Some(self.pid)).is_ok_and(|group| group == getpgrp())
     }
 
     /// Whether nothing that it started lives any more.

@@ -29,6 +29,8 @@ pub(super) struct Keeper<'a> {
     is_lost: bool,
     /// It was handed a signal that ends processes.
     is_told: bool,
+    /// It was asked to stop, as by Ctrl-Z, and does so once the command has stopped.
+    is_to_stop: bool,
     ending: Option<Ending>,
 }
 
@@ -79,8 +81,8 @@ impl<'a> Keeper<'a> {
     pub(super) fn new(plan: &'a Plan<'a>, client: &'a Client) -> Self {
         let times = Times::new(plan.args.lease, plan.args.grace);
         let news = News::new(plan.id, times.early);
-        let (is_lost, is_told) = (false, false);
-        Keeper { plan, client, times, news, is_lost, is_told, ending: None }
+        let (is_lost, is_told, is_to_stop) = (false, false, false);
+        Keeper { plan, client, times, news, is_lost, is_told, is_to_stop, ending: None }
     }
 
     /// Runs the command while the grant is in force. The code that it ended with, or why that does not count.
@@ -103,6 +105,7 @@ impl<'a> Keeper<'a> {
         grant.check().map_err(|why| lost_before(&why))?;
         let fences: Vec<_> = (0..self.plan.claims.len()).map(|claim| grant.fence(claim)).collect();
         let until = times::rfc3339(by_the_wall(grant.until()));
+        signals.hear_of_job_control().map_err(|error| super::failed(&error))?;
         // What was said of the grant stands before what the command says.
         output::flush();
         // Made after the grant, so gone before it: whatever goes wrong, the command ends first.
@@ -140,7 +143,7 @@ impl<'a> Keeper<'a> {
             tokio::select! {
                 biased;
                 why = &mut lost, if !self.is_lost => self.lost(&why, running),
-                heard = signals.next() => self.hear(heard, running),
+                heard = signals.next() => self.hear(heard, grant, running),
                 event = events.next(), if has_events => match event {
                     Some(event) => self.tell(&event),
                     None => has_events = false,
@@ -262,11 +265,24 @@ impl<'a> Keeper<'a> {
         self.ending = Some(Ending { because, kill_at, killed_at: None });
     }
 
-    fn hear(&mut self, heard: Heard, running: &Running) {
-        let Heard::ToHandOn(signal) = heard else { return };
-        self.is_told |= signals::ends(signal);
-        if !signals::came_from_terminal(signal) {
-            running.signal(signal);
+    fn hear(&mut self, heard: Heard, grant: &Grant, running: &Running) {
+        if !self.is_lost && grant.check().is_err() {
+            return; // the next look ends it: it is not to be told to go on
+        }
+        if let Heard::ToHandOn { signal, by_terminal } = heard {
+            self.is_told |= signals::ends(signal);
+            self.is_to_stop = signal == Signal::TSTP || self.is_to_stop && signal != Signal::CONT;
+            // Ctrl-C, Ctrl-\ and Ctrl-Z reach every process of the group in the foreground. To hand them on as
+            // well would be a second Ctrl-C, at which many programs drop everything.
+            if !(by_terminal && running.is_in_own_group()) {
+                running.signal(signal);
+            }
+        }
+        // As the shell expects of its job; not where the command takes no notice, and needs the lease, nor where it
+        // has to be ended.
+        if self.is_to_stop && self.ending.is_none() && running.is_stopped() {
+            self.is_to_stop = false;
+            let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
         }
     }
 
