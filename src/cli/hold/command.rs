@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn the_command_itself_is_signalled_whatever_is_found_below() {
-        let mut running = Running::bare(&["sleep", "600"]);
+        let mut running = Running::bare(&["sleep", "60"]); // and no longer, where it is not
         running.signal_all(Signal::KILL);
         assert_eq!(running.child.wait().unwrap().signal(), Some(9));
     }

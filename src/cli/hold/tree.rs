@@ -177,7 +177,7 @@ mod linux {
 
         #[test]
         fn where_there_are_no_handles_a_process_is_signalled_by_its_number_if_it_is_still_the_same() {
-            let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+            let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap(); // and no longer
             let process = read(Pid::from_child(&child).as_raw_nonzero().get()).unwrap();
             Process { started: process.started + 1, ..process }.signal_by(None, Signal::KILL);
             assert_eq!(child.try_wait().unwrap(), None);
