@@ -285,6 +285,8 @@ pub const HOLD_CONTENDERS: usize = 32;
 pub const HOLD_LOOKS_EVERY: Micros = Micros::from_ms(20);
 /// How long it looks: what cannot be killed, as a program of another user, would have it wait for ever.
 pub const HOLD_LEFTOVERS: Micros = Micros::from_secs(2);
+/// How long before the end of its lease what is left of the command is killed: time to find all of it.
+pub const HOLD_MARGIN: Micros = Micros::from_ms(100);
 /// How long it waits for the answer to its release, after which its command's end is told all the same.
 pub const HOLD_RELEASES_WITHIN: Micros = Micros::from_secs(3);
 
@@ -336,3 +338,8 @@ const _: () = assert!(PATH_BYTES >= PATH_SEGMENTS * 2 - 1, "the deepest path mus
 const _: () = assert!(SEGMENT_BYTES <= PATH_BYTES);
 const _: () = assert!(CORNERS_MIN >= 3 && CORNERS_MIN < CORNERS_MAX);
 const _: () = assert!(SLOT_MIN.as_us() > 0 && SLOT_MIN.as_us() < SLOT_MAX.as_us());
+
+/// Texts for people that wait for a standard error whose reader does not read; older ones are left out.
+pub const VOICE_TEXTS: usize = 256;
+/// How long a command that speaks by a thread of its own waits for that to be written when it ends.
+pub const VOICE_FLUSHES_WITHIN: Micros = Micros::from_secs(1);

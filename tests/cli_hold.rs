@@ -5,8 +5,10 @@
 mod command;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use command::{Dev, Runtime, Said};
 use preclaim::types::Fence;
@@ -20,12 +22,21 @@ fn runs(trap: &str) -> String {
     format!("{trap}\necho ready\nwhile :; do sleep 0.05; done")
 }
 
+/// How long a test may wait for anything before it has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// In the environment of a `hold` and of all that it starts: which one it is.
+const MARK: &str = "PRECLAIM_TEST_HOLD";
+
 /// A `hold` that has not ended.
 struct Held {
     child: Child,
     stdin: Option<ChildStdin>,
     out: BufReader<ChildStdout>,
-    err: BufReader<ChildStderr>,
+    err: Box<dyn BufRead>,
+    mark: String,
+    /// Gone with this, which the watchman hears.
+    _watched: Sender<()>,
 }
 
 impl Held {
@@ -36,10 +47,21 @@ impl Held {
     }
 
     fn of(command: &mut Command) -> Self {
-        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-        Held { stdin: child.stdin.take(), child, out: BufReader::new(out), err: BufReader::new(err) }
+        Held::saying_to(command, Stdio::piped())
+    }
+
+    fn saying_to(command: &mut Command, err: Stdio) -> Self {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let mark = format!("{MARK}={}-{}.", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        command.env(MARK, mark.split_once('=').unwrap().1);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(err).spawn().unwrap();
+        let err: Box<dyn BufRead> = match child.stderr.take() {
+            Some(err) => Box::new(BufReader::new(err)),
+            None => Box::new(std::io::empty()),
+        };
+        let (stdin, out) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        let _watched = watch(&mark);
+        Held { child, stdin, out, err, mark, _watched }
     }
 
     #[track_caller]
@@ -79,22 +101,64 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // What it runs is told to end with it.
         let _ = self.child.kill();
+        end_all(&self.mark);
         let _ = self.child.wait();
     }
 }
 
+/// Ends all that has `mark` when the test has waited too long, so that what it waits for fails it.
+fn watch(mark: &str) -> Sender<()> {
+    let (watched, goes) = mpsc::channel();
+    let mark = mark.to_owned();
+    std::thread::spawn(move || {
+        if goes.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            end_all(&mark);
+        }
+    });
+    watched
+}
+
+/// Ends what has `mark` in its environment, also what ignores TERM or has left its parents (Linux).
+fn end_all(mark: &str) {
+    let marked = || {
+        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        entries.filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse::<u32>().ok()?;
+            let environment = std::fs::read(entry.path().join("environ")).ok()?;
+            environment.split(|byte| *byte == 0).any(|word| word == mark.as_bytes()).then_some(pid)
+        })
+    };
+    // What was started meanwhile is found the next time.
+    while marked().filter(|pid| kill(*pid, "KILL")).count() > 0 {}
+}
+
+fn kill(pid: u32, name: &str) -> bool {
+    let mut kill = Command::new("kill");
+    kill.args([&format!("-{name}"), &pid.to_string()]).stderr(Stdio::null()).status().unwrap().success()
+}
+
 fn signal(pid: u32, name: &str) {
-    let kill = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().unwrap();
-    assert!(kill.success());
+    assert!(kill(pid, name));
+}
+
+/// The process's state, as `ps` has it; empty where there is none.
+fn state(pid: &str) -> String {
+    let state = Command::new("ps").args(["-o", "stat=", "-p", pid]).output().unwrap();
+    String::from_utf8(state.stdout).unwrap().trim().to_owned()
 }
 
 /// Whether the process is there and is no mere entry of one that has ended.
 fn lives(pid: &str) -> bool {
-    let state = Command::new("ps").args(["-o", "stat=", "-p", pid]).output().unwrap();
-    let state = String::from_utf8(state.stdout).unwrap();
-    !state.trim().is_empty() && !state.trim().starts_with('Z')
+    !state(pid).is_empty() && !state(pid).starts_with('Z')
+}
+
+/// Waits until the process has stopped.
+#[track_caller]
+fn stops(pid: &str) {
+    while !state(pid).starts_with('T') {
+        assert!(lives(pid), "it has ended");
+    }
 }
 
 /// What `name` has, as `ls` lists it.
@@ -246,7 +310,7 @@ fn a_lost_lease_ends_the_command_by_term() {
     let said = held.end().ends(14);
     assert_eq!(said.out, "told\n");
     let words = "lease lost: the grant was released; the command gets TERM now, and KILL in 10m\n";
-    assert!(said.err.starts_with(words), "{said:?}"); // the shell may say something after it
+    assert!(said.err.contains(words), "{said:?}"); // the shell may say something too
 }
 
 #[test]
@@ -289,8 +353,9 @@ fn a_denied_renewal_is_told_and_ends_the_command_before_the_lease() {
     assert_eq!(held.line(), "told");
     let said = held.end().ends(14);
     let words = "and was not renewed; the command gets TERM now, and KILL then\n";
-    let line = said.err.split_inclusive('\n').next().unwrap(); // the shell may say something after it
-    assert!(line.starts_with("lease lost: it ends at ") && line.ends_with(words), "{said:?}");
+    let mut lines = said.err.split_inclusive('\n'); // the shell may say something too
+    let is_it = |line: &str| line.starts_with("lease lost: it ends at ") && line.ends_with(words);
+    assert!(lines.any(is_it), "{said:?}");
 }
 
 #[test]
@@ -435,14 +500,47 @@ fn programs_are_told_which_grant_it_is() {
 #[test]
 fn a_hold_that_is_killed_tells_its_command_and_its_lease_runs_out() {
     let dev = Dev::start();
-    let mut held = Held::start(&dev, &["a", "--lease", LONG], &runs("trap 'echo told; exit' TERM"));
+    let script = "trap 'echo told; exit' TERM\necho ready; read line; echo 'it was not told'";
+    let mut held = Held::start(&dev, &["a", "--lease", LONG], script);
     assert_eq!(held.line(), "ready");
     held.signal("KILL");
+    held.child.wait().unwrap();
+    // It has been told by now, or never will be.
+    let _ = held.stdin.as_mut().unwrap().write_all(b"\n");
     assert_eq!(held.line(), "told");
     assert_eq!(entries(&dev, "ada").len(), 1, "nobody could release it");
 }
 
-/// In a terminal of its own, by `script` of util-linux.
+/// A shell's script in a terminal of its own, by `script` of util-linux, in which `preclaim` is found; none where
+/// the machine has no such program.
+#[cfg(target_os = "linux")]
+fn in_terminal(dev: &Dev, flags: &str, text: &str) -> Option<Held> {
+    if Command::new("script").arg("--version").stdout(Stdio::null()).status().is_err() {
+        eprintln!("left out: this machine has no script");
+        return None;
+    }
+    let file = dev.runtime.path().join("in-terminal.sh");
+    std::fs::write(&file, text).unwrap();
+    let mut shell = script(dev, &format!("exec script -qefc 'exec sh {flags} {}' /dev/null", file.display()));
+    Some(Held::of(shell.env("SHELL", "/bin/sh")))
+}
+
+/// What comes until `words` have come.
+#[cfg(target_os = "linux")]
+#[track_caller]
+fn until(held: &mut Held, words: &str) -> String {
+    let mut said = String::new();
+    while !said.contains(words) {
+        said += &format!("{}\n", held.line());
+    }
+    said
+}
+
+#[cfg(target_os = "linux")]
+fn types(held: &mut Held, keys: &str) {
+    held.stdin.as_mut().unwrap().write_all(keys.as_bytes()).unwrap();
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn in_a_terminal_the_command_reads_from_it_and_ctrl_c_reaches_it_once() {
@@ -450,25 +548,196 @@ fn in_a_terminal_the_command_reads_from_it_and_ctrl_c_reaches_it_once() {
     let text = r#"exec preclaim hold a -- sh -c '
         trap "echo interrupted" INT
         echo ready; read line; while [ -z "$line" ]; do read line; done; echo "read $line"; exit 4'"#;
-    let mut shell = script(&dev, "exec script -qefc \"$TEXT\" /dev/null");
-    if Command::new("script").arg("--version").stdout(Stdio::null()).status().is_err() {
-        eprintln!("left out: this machine has no script");
-        return;
-    }
-    let mut held = Held::of(shell.env("TEXT", text).env("SHELL", "/bin/sh"));
-    let mut said = String::new();
-    let mut until = |held: &mut Held, words: &str| {
-        while !said.contains(words) {
-            said += &format!("{}\n", held.line());
-        }
-        said.clone()
-    };
+    let Some(mut held) = in_terminal(&dev, "", text) else { return };
     assert!(until(&mut held, "ready").contains("held: a (exclusive) until "));
-    let stdin = held.stdin.as_mut().unwrap();
-    stdin.write_all(b"\x03").unwrap();
-    until(&mut held, "interrupted");
-    held.stdin.as_mut().unwrap().write_all(b"words\n").unwrap();
-    let said = until(&mut held, "read words");
+    types(&mut held, "\x03");
+    let mut said = until(&mut held, "interrupted");
+    types(&mut held, "words\n");
+    said += &until(&mut held, "read words");
     assert_eq!(said.matches("interrupted").count(), 1, "{said}");
     assert_eq!(held.child.wait().unwrap().code(), Some(4));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn in_a_terminal_what_is_sent_to_hold_alone_is_handed_on() {
+    let dev = Dev::start();
+    let text = r#"exec preclaim hold a -- sh -c '
+        trap "echo interrupted" INT; trap "echo quit; exit 4" QUIT
+        echo "of $PPID."; while :; do sleep 0.05; done'"#;
+    let Some(mut held) = in_terminal(&dev, "", text) else { return };
+    let said = until(&mut held, "of ");
+    let pid = said.split("of ").last().unwrap().split('.').next().unwrap().parse().unwrap();
+    signal(pid, "INT");
+    until(&mut held, "interrupted");
+    signal(pid, "QUIT");
+    until(&mut held, "quit");
+    assert_eq!(held.child.wait().unwrap().code(), Some(4));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn ctrl_z_stops_hold_and_command_for_the_shell_and_fg_continues_both() {
+    let dev = Dev::start();
+    let text = r#"
+        preclaim hold a -- sh -c 'echo ready; read line; while [ -z "$line" ]; do read line; done; echo "read $line"; exit 4'
+        echo "stopped $?"
+        fg
+        echo "ended $?""#;
+    let Some(mut held) = in_terminal(&dev, "-m", text) else { return };
+    until(&mut held, "ready");
+    types(&mut held, "\x1a");
+    until(&mut held, "stopped 1");
+    types(&mut held, "words\n");
+    until(&mut held, "read words");
+    until(&mut held, "ended 4");
+    assert!(entries(&dev, "ada").is_empty(), "it is released");
+}
+
+#[test]
+fn a_stop_that_hold_alone_is_asked_for_stops_its_command_and_both_continue() {
+    let dev = Dev::start();
+    let script = format!("echo $$\n{}", runs("trap 'echo continued' CONT"));
+    let mut held = Held::start(&dev, &["a", "--lease", LONG], &script);
+    let command = held.line();
+    assert_eq!(held.line(), "ready");
+    held.signal("TSTP");
+    stops(&command);
+    stops(&held.child.id().to_string());
+    held.signal("CONT");
+    assert_eq!(held.line(), "continued");
+    held.signal("TERM");
+    held.end().ends(143);
+}
+
+#[test]
+fn a_stop_that_the_command_takes_no_notice_of_does_not_stop_hold() {
+    let dev = Dev::start();
+    let script = runs("trap '' TSTP; trap 'echo usr1' USR1");
+    let mut held = Held::start(&dev, &["a", "--lease", LONG], &script);
+    assert_eq!(held.line(), "ready");
+    held.signal("TSTP");
+    held.signal("USR1");
+    assert_eq!(held.line(), "usr1");
+    assert_eq!(entries(&dev, "ada").len(), 1);
+    held.signal("TERM");
+    held.end().ends(143);
+}
+
+#[test]
+fn a_hold_that_was_stopped_for_longer_than_its_lease_ends_the_command_at_once() {
+    let dev = Dev::start();
+    let script = format!("echo $$\n{}", runs("trap '' TERM"));
+    let mut held = Held::start(&dev, &["a", "--lease", "2s", "--grace", LONG], &script);
+    let command = held.line();
+    assert_eq!(held.line(), "ready");
+    held.signal("STOP");
+    while !entries(&dev, "ada").is_empty() {}
+    assert!(lives(&command), "nobody ends it while hold is stopped");
+    held.signal("CONT");
+    let said = held.end().ends(14);
+    assert!(said.err.contains("lease lost: "), "{said:?}");
+    assert!(!lives(&command));
+}
+
+#[test]
+fn what_is_left_of_a_command_that_was_told_to_end_does_not_outlive_a_lease_that_nobody_renews() {
+    let mut dev = Dev::start();
+    let script = "(trap '' TERM; echo ready; sleep 600; sleep 600) & echo $!; wait";
+    let mut held = Held::start(&dev, &["a", "--lease", "3s", "--grace", LONG], script);
+    let pid = [held.line(), held.line()].into_iter().find(|line| line != "ready").unwrap();
+    dev.kill();
+    held.signal("TERM");
+    let code = held.child.wait().unwrap().code();
+    // By which of the two it ended is a matter of what came first.
+    assert!([Some(143), Some(14)].contains(&code), "{code:?}");
+    assert!(!lives(&pid));
+}
+
+/// A pipe that takes nothing more, and its reader, which does not read.
+#[cfg(target_os = "linux")]
+fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
+    use rustix::fs::{OFlags, fcntl_setfl};
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    fcntl_setfl(&writer, OFlags::NONBLOCK).unwrap();
+    while writer.write(&[b'x'; 4096]).is_ok() {}
+    while writer.write(b"x").is_ok() {}
+    fcntl_setfl(&writer, OFlags::empty()).unwrap();
+    (reader, writer)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_standard_error_that_nobody_reads_keeps_neither_the_loss_from_the_command_nor_hold_from_its_end() {
+    let dev = Dev::start();
+    let script = format!("exec 2>&1\n{}", runs("trap 'echo told; exit' TERM"));
+    let args = ["hold", "a", "--lease", LONG, "--grace", LONG, "--output", "json", "--", "sh", "-c", &script];
+    let (_reader, writer) = full_pipe();
+    let mut held = Held::saying_to(&mut dev.runtime.command(&args), writer.into());
+    assert_eq!(held.line(), "ready");
+    dev.run(&["release", &id(&dev)]).ends(0);
+    while held.line() != "told" {} // the shell may say something before it
+    held.end().ends(14);
+}
+
+/// As another user than the one who runs the tests, who is root.
+fn as_nobody(program: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", program]);
+    command
+}
+
+/// The runtime directory of `dev` again, as if that user had it.
+fn given_to_nobody(dev: &Dev) -> std::path::PathBuf {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let own = dev.runtime.path().join("nobody");
+    std::fs::create_dir_all(own.join("preclaim")).unwrap();
+    for entry in std::fs::read_dir(dev.runtime.path().join("preclaim")).unwrap() {
+        let entry = entry.unwrap();
+        let copy = own.join("preclaim").join(entry.file_name());
+        std::fs::copy(entry.path(), &copy).unwrap();
+        chown(copy, Some(65534), Some(65534)).unwrap();
+    }
+    let directory = own.join("preclaim");
+    std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o700)).unwrap();
+    chown(directory, Some(65534), Some(65534)).unwrap();
+    own
+}
+
+/// A program that runs what it is given as root, whoever starts it.
+fn becomes_root(dev: &Dev) -> String {
+    use std::os::unix::fs::PermissionsExt;
+    let path = dev.runtime.path().join("becomes-root");
+    let found = Command::new("sh").args(["-c", "command -v setpriv"]).output().unwrap();
+    if std::fs::copy(String::from_utf8(found.stdout).unwrap().trim(), &path).is_ok() {
+        let _ = std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o4755));
+    }
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_command_that_hold_may_not_signal_is_given_up_and_that_is_said() {
+    let dev = Dev::start();
+    let root = becomes_root(&dev);
+    let uid = as_nobody(&root).args(["--reuid=0", "--", "id", "-u"]).output();
+    let own = as_nobody(env!("CARGO_BIN_EXE_preclaim")).arg("--version").output();
+    if uid.is_err() || uid.unwrap().stdout != b"0\n" || !own.unwrap().status.success() {
+        eprintln!("left out: only root can try it, where programs may change their user");
+        return;
+    }
+    let hold = ["hold", "a", "--lease", LONG, "--grace", "50ms", "--"];
+    let script = "echo $$; echo ready; exec sleep 600";
+    let mut command = as_nobody(env!("CARGO_BIN_EXE_preclaim"));
+    command.args(hold).args([&root, "--reuid=0", "--", "sh", "-c", script]);
+    command.env("XDG_RUNTIME_DIR", given_to_nobody(&dev)).env("PRECLAIM_NAME", "ada");
+    for name in ["PRECLAIM_ADDR", "PRECLAIM_CA"] {
+        command.env_remove(name);
+    }
+    let mut held = Held::of(&mut command);
+    let pid = held.line();
+    assert_eq!(held.line(), "ready");
+    dev.run(&["release", &id(&dev)]).ends(0);
+    held.says("the command cannot be ended, and goes on");
+    assert_eq!(held.child.wait().unwrap().code(), Some(14));
+    assert!(lives(&pid));
 }

@@ -36,7 +36,7 @@ The command runs once the claims are held, with the same standard input, output 
 the fences in PRECLAIM_FENCE (start:token, of the first claim) and PRECLAIM_FENCE_0, _1, ... (one a
 claim), and in PRECLAIM_UNTIL until when it holds them, by this machine's clock, unless that is
 renewed. Where the lease is lost, or about to end without having been renewed, the command and what
-it started get TERM, and KILL after --grace or at the end of the lease.
+it started get TERM, and KILL after --grace or just before the end of the lease.
 
 Ends with the command's own code (126: it cannot be run, 127: not found, 128+N: ended by signal N), with
 14 where the lease was lost while it ran, and where it was not had, so that the command did not run, as
@@ -89,6 +89,8 @@ pub(super) fn run(args: &Args) -> process::ExitCode {
     };
     // Set where the command ran.
     let own = Cell::new(None);
+    // Whoever does not read what is said is no reason not to renew the lease, nor not to end the command.
+    output::talk_without_waiting();
     let code = args.connect.run("hold", Role::Agent, async |client| {
         let plan = Plan { args, claims: &claims, id: IntentId::new(connect::fresh_id()) };
         match plan.carry_out(client).await {
@@ -99,6 +101,7 @@ pub(super) fn run(args: &Args) -> process::ExitCode {
             Err(code) => code,
         }
     });
+    output::flush();
     own.get().map_or_else(|| code.into(), process::ExitCode::from)
 }
 
@@ -108,6 +111,10 @@ fn read_claims(texts: &[String]) -> Result<Vec<Written>, Complaint> {
         return Err(Complaint::new(ExitCode::Usage, what).todo("name them before the --"));
     }
     declare::read_claims(texts, io::empty())
+}
+
+fn failed(error: &io::Error) -> ExitCode {
+    Complaint::new(ExitCode::Failure, error.to_string()).say()
 }
 
 struct Plan<'a> {
@@ -138,8 +145,7 @@ impl Plan<'_> {
 
     /// The code that the command ended with, or the one of why it did not run to its end under the lease.
     async fn carry_out(&self, client: &Client) -> Result<u8, ExitCode> {
-        let failed = |error: io::Error| Complaint::new(ExitCode::Failure, error.to_string()).say();
-        let mut signals = Signals::listen().map_err(failed)?;
+        let mut signals = Signals::listen().map_err(|error| failed(&error))?;
         let mut events = client.events();
         let began = Instant::now();
         let outcome = tokio::select! {

@@ -31,6 +31,7 @@ mod signal;
 mod sim;
 mod table;
 mod times;
+mod voice;
 mod watch;
 
 use std::process;

@@ -2,10 +2,16 @@
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
 
 use serde::Serialize;
 
 use super::ExitCode;
+use super::voice::Voice;
+use crate::limits;
+
+/// Set where a command must not wait for whoever reads its standard error.
+static VOICE: OnceLock<Voice> = OnceLock::new();
 
 /// How a command prints its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -95,14 +101,52 @@ pub(super) fn failed(error: &io::Error) -> ExitCode {
 
 /// Says what is wrong.
 pub(super) fn complain(what: impl fmt::Display) {
-    // Where nobody can be told, the exit code still tells.
-    let _ = writeln!(io::stderr(), "error: {what}");
+    talk(format_args!("error: {what}"));
 }
 
 /// Says what is going on.
 pub(super) fn talk(what: impl fmt::Display) {
-    // As above: talk is no data, and nobody waits for it.
-    let _ = writeln!(io::stderr(), "{what}");
+    // Where nobody can be told, the exit code still tells; talk is no data, and nobody waits for it.
+    let _ = Speech.write_all(format!("{what}\n").as_bytes());
+}
+
+/// From now on, nothing that is said waits for its reader: a full pipe or a terminal after Ctrl-S holds up
+/// nobody but a thread of its own. What is to be heard before something else happens wants [`flush`].
+pub(super) fn talk_without_waiting() {
+    // Without that thread, it is said as before.
+    if let Ok(voice) = Voice::start(io::stderr()) {
+        let _ = VOICE.set(voice);
+    }
+}
+
+/// Gives what was said a moment to be written.
+pub(super) fn flush() {
+    if let Some(voice) = VOICE.get() {
+        voice.flush(limits::VOICE_FLUSHES_WITHIN.to_std());
+    }
+}
+
+/// Standard error, as talk reaches it.
+struct Speech;
+
+impl Write for Speech {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.write_all(text).map(|()| text.len())
+    }
+
+    fn write_all(&mut self, text: &[u8]) -> io::Result<()> {
+        match VOICE.get() {
+            Some(voice) => {
+                voice.say(text.to_vec());
+                Ok(())
+            }
+            None => io::stderr().write_all(text),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Sends the log to standard error: warnings, unless `PRECLAIM_LOG` asks for more.
@@ -110,5 +154,5 @@ pub(super) fn start_log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("PRECLAIM_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     // Where a log is set up already, that one stays.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).try_init();
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Speech).try_init();
 }

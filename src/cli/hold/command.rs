@@ -4,8 +4,10 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{self, Child, ExitStatus};
+use std::thread;
+use std::time::Instant;
 
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpgid, getpgrp, kill_process, waitid};
 
 use super::super::output;
 use super::tree;
@@ -25,6 +27,8 @@ pub(super) struct Running {
     /// All below it goes with the command: this process, which adopts what the command leaves behind.
     root: Pid,
     ended: Option<ExitStatus>,
+    /// It cannot be ended, and nobody waits for it any more.
+    is_given_up: bool,
 }
 
 impl Running {
@@ -47,17 +51,47 @@ impl Running {
         tree::adopt();
         let child = command.spawn().map_err(|error| cannot_run(&named, &error))?;
         let pid = Pid::from_child(&child);
-        Ok(Running { child, pid, root: rustix::process::getpid(), ended: None })
+        Ok(Running { child, pid, root: rustix::process::getpid(), ended: None, is_given_up: false })
     }
 
-    /// What it ended with, if it has. Also takes note of what else has ended.
-    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+    /// One that is no child of a `hold`, and has nothing below it.
+    #[cfg(test)]
+    pub(super) fn bare(words: &[&str]) -> Self {
+        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        let child = bare(&words).spawn().unwrap_or_else(|error| panic!("{words:?}: {error}"));
+        let pid = Pid::from_child(&child);
+        Running { child, pid, root: pid, ended: None, is_given_up: false }
+    }
+
+    /// Takes note of the ends of what the command left behind.
+    pub(super) fn reap(&self) {
         tree::reap(self.pid);
+    }
+
+    /// What it ended with, if it has.
+    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {
             // Only a child that somebody else has waited for is an error, and nobody does.
             self.ended = self.child.try_wait().ok().flatten();
         }
         self.ended
+    }
+
+    /// Whether it was seen to have ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    /// Whether it is stopped now, as by Ctrl-Z.
+    pub(super) fn is_stopped(&self) -> bool {
+        // It stays as it is, for the next look.
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        self.ended.is_none() && matches!(waitid(WaitId::Pid(self.pid), options), Ok(Some(_)))
+    }
+
+    /// Whether it is in the process group of `hold`, as it was when it began.
+    pub(super) fn is_in_own_group(&self) -> bool {
+        self.ended.is_none() && getpgid(Some(self.pid)).is_ok_and(|group| group == getpgrp())
     }
 
     /// Whether nothing that it started lives any more.
@@ -69,22 +103,33 @@ impl Running {
     pub(super) fn signal(&self, signal: Signal) {
         if self.ended.is_none() {
             // It is not reaped yet, so the number is still its own.
-            let _ = rustix::process::kill_process(self.pid, signal);
+            let _ = kill_process(self.pid, signal);
         }
     }
 
     /// Signals the command and all that it started.
     pub(super) fn signal_all(&self, signal: Signal) {
-        tree::signal(self.root, self.pid, signal);
+        // The command itself needs no search, and has it whatever becomes of that.
+        self.signal(signal);
+        tree::signal(self.root, self.ended.is_none().then_some(self.pid), signal);
+    }
+
+    /// It goes on, whatever was tried.
+    pub(super) fn give_up(&mut self) {
+        self.is_given_up = true;
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if self.ended.is_none() {
-            self.signal_all(Signal::KILL);
-            let _ = self.child.kill();
-            let _ = self.child.wait();
+        if self.ended.is_some() || self.is_given_up {
+            return;
+        }
+        self.signal_all(Signal::KILL);
+        // No longer than for any other: there are programs that cannot be killed.
+        let gives_up = Instant::now() + limits::HOLD_LEFTOVERS.to_std();
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < gives_up {
+            thread::sleep(limits::HOLD_LOOKS_EVERY.to_std());
         }
     }
 }
@@ -165,13 +210,20 @@ mod tests {
 
     #[test]
     fn a_command_that_is_dropped_has_ended_once_that_is_done() {
-        let child = process::Command::new("sleep").arg("600").spawn().unwrap();
-        let pid = Pid::from_child(&child);
+        let running = Running::bare(&["sleep", "600"]);
+        let pid = running.pid;
         let panicked = std::panic::catch_unwind(move || {
-            let _running = Running { child, pid, root: pid, ended: None };
+            let _running = running;
             panic!("as a defect would");
         });
         assert!(panicked.is_err());
         assert_eq!(rustix::process::test_kill_process(pid), Err(rustix::io::Errno::SRCH));
+    }
+
+    #[test]
+    fn the_command_itself_is_signalled_whatever_is_found_below() {
+        let mut running = Running::bare(&["sleep", "60"]); // and no longer, where it is not
+        running.signal_all(Signal::KILL);
+        assert_eq!(running.child.wait().unwrap().signal(), Some(9));
     }
 }

@@ -18,19 +18,16 @@ pub(super) fn adopt() {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn adopt() {}
 
-/// Sends `signal` to all processes below `root`, of which the command is one.
+/// Sends `signal` to all processes below `root`, but for `spared`, which has it already.
 #[cfg(target_os = "linux")]
-pub(super) fn signal(root: Pid, _command: Pid, signal: Signal) {
-    for process in linux::below(root) {
+pub(super) fn signal(root: Pid, spared: Option<Pid>, signal: Signal) {
+    for process in linux::below(root).into_iter().filter(|process| Some(process.pid) != spared) {
         process.signal(signal);
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn signal(_root: Pid, command: Pid, signal: Signal) {
-    // It is not reaped yet, so the number is still its own.
-    let _ = rustix::process::kill_process(command, signal);
-}
+pub(super) fn signal(_root: Pid, _spared: Option<Pid>, _signal: Signal) {}
 
 /// Whether nothing below `root` lives any more, the command aside.
 #[cfg(target_os = "linux")]
@@ -59,8 +56,9 @@ pub(super) fn reap(_command: Pid) {}
 mod linux {
     use std::collections::BTreeMap;
     use std::fs;
+    use std::os::fd::OwnedFd;
 
-    use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
+    use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal};
 
     /// One line of the table of processes.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,10 +72,20 @@ mod linux {
 
     impl Process {
         pub(super) fn signal(&self, signal: Signal) {
-            let Ok(handle) = pidfd_open(self.pid, PidfdFlags::empty()) else { return };
+            self.signal_by(pidfd_open(self.pid, PidfdFlags::empty()).ok(), signal);
+        }
+
+        /// By a handle, or where the system gives none, by the number.
+        fn signal_by(&self, handle: Option<OwnedFd>, signal: Signal) {
             // What the handle stands for is looked at again, now that it cannot change.
-            if read(self.pid.as_raw_nonzero().get()).is_some_and(|now| now.started == self.started) {
-                let _ = pidfd_send_signal(handle, signal);
+            if read(self.pid.as_raw_nonzero().get()).is_none_or(|now| now.started != self.started) {
+                return;
+            }
+            let is_sent = handle.is_some_and(|handle| pidfd_send_signal(handle, signal).is_ok());
+            if !is_sent {
+                // In the moment since the look the number may have become another's: hardly ever, and not to end
+                // what goes on without the lease would be worse.
+                let _ = kill_process(self.pid, signal);
             }
         }
     }
@@ -134,6 +142,8 @@ mod linux {
 
     #[cfg(test)]
     mod tests {
+        use std::os::unix::process::ExitStatusExt;
+
         use super::*;
 
         #[test]
@@ -161,8 +171,18 @@ mod linux {
             Process { started: process.started + 1, ..*process }.signal(Signal::KILL);
             assert_eq!(child.try_wait().unwrap(), None);
             process.signal(Signal::KILL);
-            child.wait().unwrap();
+            assert_eq!(child.wait().unwrap().signal(), Some(9));
             assert!(!below(getpid()).iter().any(|process| process.pid == pid));
+        }
+
+        #[test]
+        fn where_there_are_no_handles_a_process_is_signalled_by_its_number_if_it_is_still_the_same() {
+            let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap(); // and no longer
+            let process = read(Pid::from_child(&child).as_raw_nonzero().get()).unwrap();
+            Process { started: process.started + 1, ..process }.signal_by(None, Signal::KILL);
+            assert_eq!(child.try_wait().unwrap(), None);
+            process.signal_by(None, Signal::TERM);
+            assert_eq!(child.wait().unwrap().signal(), Some(15));
         }
     }
 }
