@@ -123,10 +123,10 @@ impl Process {
     /// Takes in what the session tells the program.
     pub(super) fn hear(&mut self, event: &Event) {
         match event {
-            Event::Reply { id, reply: Reply::Granted { token, .. }, .. } => {
-                if self.session.held(*id).is_some() {
-                    self.in_hand.insert(*id, *token);
-                }
+            Event::Reply { id, reply: Reply::Granted { token, .. }, .. }
+                if self.session.held(*id).is_some() =>
+            {
+                self.in_hand.insert(*id, *token);
             }
             Event::News(News::Granted { id, token, .. } | News::Moved { id, token, .. }) => {
                 self.in_hand.insert(*id, *token);

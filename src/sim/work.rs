@@ -174,12 +174,9 @@ impl Work {
 
     fn declare(&mut self, session: &mut AgentSession, draft: Draft, now: Local) {
         let id = IntentId::new(draft.intent.id);
-        match session.declare(draft.clone(), now) {
-            Ok(request) => {
-                self.declared += 1;
-                self.wants.insert(id, Want { draft, state: State::Asked(request) });
-            }
-            Err(_) => {}
+        if let Ok(request) = session.declare(draft.clone(), now) {
+            self.declared += 1;
+            self.wants.insert(id, Want { draft, state: State::Asked(request) });
         }
     }
 

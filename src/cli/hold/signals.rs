@@ -51,8 +51,8 @@ impl Signals {
     /// # Errors
     /// As [`Signals::listen`].
     pub(super) fn hear_of_job_control(&self) -> io::Result<()> {
-        let wanted = JOB_CONTROL.into_iter().filter(|signal| !is_in(self.ignored, *signal));
-        wanted.map(|signal| self.handle.add_signal(signal.as_raw())).collect()
+        let mut wanted = JOB_CONTROL.into_iter().filter(|signal| !is_in(self.ignored, *signal));
+        wanted.try_for_each(|signal| self.handle.add_signal(signal.as_raw()))
     }
 
     /// What is heard next. Cancel safe.
