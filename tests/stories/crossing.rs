@@ -61,7 +61,7 @@ async fn answers_that_come_too_late_hurt_nobody() {
 }
 
 fn tracks(rule: Rule, density: Density) -> Vec<Vec<Track>> {
-    (1..=5).map(|seed| alone::drive(rule, &arrivals(density, seed, 40.0))).collect()
+    (1..=30).map(|seed| alone::drive(rule, &arrivals(density, seed, 30.0))).collect()
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn without_anybody_to_ask_they_brake_hard_and_with_one_lock_they_wait() {
         assert!(delay_s(&lock) > delay_s(&sight), "{density:?}");
         assert!(lock.iter().all(|tracks| collisions(tracks) == 0), "{density:?}");
         for (seed, tracks) in (1..).zip(&sight) {
-            assert_eq!(tracks.len(), arrivals(density, seed, 40.0).len(), "all get across");
+            assert_eq!(tracks.len(), arrivals(density, seed, 30.0).len(), "all get across");
         }
     }
 }
