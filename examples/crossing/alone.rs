@@ -86,11 +86,12 @@ fn enter(pending: &mut VecDeque<Arrival>, driving: &mut Vec<Vehicle>, tick: usiz
         let track = Track { lane, due, enters: tick, states: vec![state] };
         let vehicle = Vehicle { track, state, alarmed: None, waits: None };
         if due > tick || full[lane] || behind(&vehicle, driving) < ENTRY + state.stopping() {
-            full[lane] = true;
             later.push_back(arrival);
         } else {
             driving.push(vehicle);
         }
+        // One at a time, in order.
+        full[lane] = true;
     }
     *pending = later;
 }

@@ -4,6 +4,8 @@
 #[path = "../../examples/crossing/main.rs"]
 mod example;
 
+use std::time::Duration;
+
 use example::alone::{self, Rule};
 use example::plan::{AHEAD, Motion, Stretch, Wish};
 use example::road::{CLEAR, END, LENGTH, State, Track, collisions};
@@ -13,16 +15,20 @@ use example::{Options, SIGHT, story::Dice};
 /// More than any road carries, so that a few seconds have enough of it.
 const RUSH: Density = Density { name: "rush", per_hour: 6000 };
 
-#[tokio::test(flavor = "multi_thread")]
-async fn who_declares_its_motion_need_not_brake_hard_and_hits_nobody() {
-    // A second of traffic that has something to it.
+/// A second of traffic that has something to it.
+fn a_hard_second() -> Options {
     let seconds = 1.0;
     let is_hard = |seed: &u64| {
         let tracks = alone::drive(Rule::Sight(SIGHT), &arrivals(RUSH, *seed, seconds));
         tracks.iter().map(Track::emergencies).sum::<usize>() >= 3
     };
     let first = (1..).find(is_hard).unwrap();
-    let options = Options { seconds, first, densities: vec![RUSH], ..Options::default() };
+    Options { seconds, first, densities: vec![RUSH], ..Options::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_declares_its_motion_need_not_brake_hard_and_hits_nobody() {
+    let options = a_hard_second();
     let mut printed = Vec::new();
     let report = example::run(&options, &mut printed).await;
     let printed = String::from_utf8(printed).unwrap();
@@ -35,8 +41,27 @@ async fn who_declares_its_motion_need_not_brake_hard_and_hits_nobody() {
     assert!(row.tally.conflicts > 0 && row.tally.revised > 0, "{printed}");
 }
 
+/// All agents share one thread, which is stopped for a while again and again: decisions are made meanwhile, and heard
+/// of when the vehicle has driven on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn answers_that_come_too_late_hurt_nobody() {
+    let stalls = tokio::spawn(async {
+        let mut dice = Dice::new(1);
+        loop {
+            std::thread::sleep(dice.up_to(Duration::from_millis(120)));
+            tokio::time::sleep(dice.up_to(Duration::from_millis(160))).await;
+        }
+    });
+    let mut printed = Vec::new();
+    let report = example::run(&a_hard_second(), &mut printed).await.unwrap();
+    stalls.abort();
+    let printed = String::from_utf8(printed).unwrap();
+    assert!(report.rows[0].1.tally.late > 0, "{printed}");
+    assert_eq!((report.collisions(), report.emergencies().1), (0.0, 0.0), "{printed}");
+}
+
 fn tracks(rule: Rule, density: Density) -> Vec<Vec<Track>> {
-    (1..=5).map(|seed| alone::drive(rule, &arrivals(density, seed, 40.0))).collect()
+    (1..=30).map(|seed| alone::drive(rule, &arrivals(density, seed, 30.0))).collect()
 }
 
 #[test]
@@ -49,7 +74,7 @@ fn without_anybody_to_ask_they_brake_hard_and_with_one_lock_they_wait() {
         assert!(delay_s(&lock) > delay_s(&sight), "{density:?}");
         assert!(lock.iter().all(|tracks| collisions(tracks) == 0), "{density:?}");
         for (seed, tracks) in (1..).zip(&sight) {
-            assert_eq!(tracks.len(), arrivals(density, seed, 40.0).len(), "all get across");
+            assert_eq!(tracks.len(), arrivals(density, seed, 30.0).len(), "all get across");
         }
     }
 }
