@@ -140,7 +140,9 @@ impl WorldBuilder {
         WorldBuilder { seed, ..self }
     }
 
-    /// How long each message takes, either way; none otherwise. [`World::latency`] sets it for one agent.
+    /// How long each message takes, either way; no time otherwise. [`World::latency`] sets it for one agent. Where agents
+    /// declare what they `expect`, let it take some: who releases at the very instant at which its window begins never
+    /// had it, so that nobody's reading is stale for its sake.
     pub fn latency(self, latency: Duration) -> Self {
         WorldBuilder { latency, ..self }
     }
@@ -266,7 +268,7 @@ impl World {
     }
 
     /// From here on nothing gets through to the agent `name` or from it, or does again. What is on its
-    /// way waits; after 10 s of that a connection is lost, as a real one is.
+    /// way waits; after 5 s of that a connection is lost, as a real one is.
     pub fn unreachable(&self, name: &str, unreachable: bool) {
         self.inner.net.line(name).set_reachable(!unreachable);
     }
