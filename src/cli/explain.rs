@@ -78,8 +78,9 @@ pub(super) fn conflict(
                 complaint = complaint.todo(again.waiting(&wait));
             }
             let free = wall.clock(offer);
-            complaint =
-                complaint.todo(format!("{}      start at {free}, which is free now", again.at(offer)));
+            let is_lease = conflict.blockers.iter().any(|it| it.holding.as_ref().is_some_and(|it| it.hold));
+            let how = if is_lease { "and keep the lease from being renewed" } else { "which is free now" };
+            complaint = complaint.todo(format!("{}      start at {free}, {how}", again.at(offer)));
         }
     }
     match own {

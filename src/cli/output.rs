@@ -154,5 +154,7 @@ pub(super) fn start_log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("PRECLAIM_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     // Where a log is set up already, that one stays.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Speech).try_init();
+    let colours = io::stderr().is_terminal();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours);
+    let _ = log.with_writer(|| Speech).try_init();
 }

@@ -21,6 +21,9 @@ use crate::wire::Role;
 
 /// How long a connection may take, unless the agent says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// Between two tries of [`ClientBuilder::connect_within`], at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// No connection takes longer: a year.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Above this the coordinator's time counts as uncertain, unless the agent says otherwise.
@@ -183,6 +186,28 @@ impl ClientBuilder {
         let (addrs, ca) = self.found()?;
         let connector = QuicConnector::new(addrs, self.server_name.clone(), &ca, timeout)?;
         self.connect_by(Arc::new(connector)).await
+    }
+
+    /// As [`ClientBuilder::connect`], and where that fails for a reason that may pass
+    /// ([`ConnectError::is_retryable`]) it is tried again, for up to `span`: for agents that may start before their
+    /// coordinator does. Once there has been a connection, a client makes losses good by itself, for as long as it
+    /// lives. Cancel safe.
+    ///
+    /// # Errors
+    /// Why the last try failed.
+    pub async fn connect_within(self, span: Duration) -> Result<Client, ConnectError> {
+        let ends = tokio::time::Instant::now() + span.min(LONGEST);
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.clone().connect().await {
+                Err(why) if why.is_retryable() && tokio::time::Instant::now() + pause < ends => {
+                    tracing::info!("no coordinator yet: {why}");
+                }
+                connected => return connected,
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
     }
 
     /// Connects and opens the first lane, and says nothing on it: for who speaks the wire itself.

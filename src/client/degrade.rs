@@ -252,9 +252,9 @@ pub enum Conduct {
 impl fmt::Display for Conduct {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Conduct::Stop => f.write_str("it stops"),
+            Conduct::Stop => f.write_str("the agent stops"),
             Conduct::KeepLastPlan(plan) => {
-                write!(f, "it keeps to the plan of intent {}, unprotected", plan.id)
+                write!(f, "the agent keeps to the plan of intent {}, unprotected", plan.id)
             }
             Conduct::FellBack => f.write_str("it falls back"),
         }
@@ -334,7 +334,8 @@ impl Why {
 
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({} tries in {:.1?})", self.cause, self.tries, self.took)?;
+        let tries = if self.tries == 1 { "1 try".to_owned() } else { format!("{} tries", self.tries) };
+        write!(f, "{} ({tries} in {:.1?})", self.cause, self.took)?;
         self.last.as_ref().map_or(Ok(()), |last| write!(f, ", last {last}"))
     }
 }

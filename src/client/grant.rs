@@ -58,6 +58,13 @@ pub enum Lost {
     /// not be reached.
     #[error("the lease has run out: no coordinator could be reached to renew it")]
     Unreachable,
+    /// The lease's end has come, or may have, and it could not be renewed: somebody was granted a later window on it,
+    /// or it would have been longer than is allowed. [`super::Event::RenewalDenied`] told of it when it was denied.
+    #[error("the lease has ended: {}", by.as_ref().map_or_else(|| "it may be no longer".to_owned(), |by| format!("it was not renewed, since {by} has what it holds from then on")))]
+    NotRenewed {
+        /// Who has the later window, where that is why.
+        by: Option<String>,
+    },
     /// The coordinator says that the lease has ended.
     #[error("the lease has expired")]
     Expired,
@@ -108,6 +115,7 @@ impl From<Loss> for Lost {
         match loss {
             Loss::Ended => Lost::Ended,
             Loss::Unreachable => Lost::Unreachable,
+            Loss::NotRenewed { by } => Lost::NotRenewed { by },
             Loss::Expired => Lost::Expired,
             Loss::Released { reason } => Lost::Released { reason },
             Loss::Revoked { by, by_id, offer, waiting } => Lost::Revoked { by, by_id, offer, waiting },

@@ -220,7 +220,11 @@ impl Intent {
         self
     }
 
-    /// It is a lease: renewed at a third of its time for as long as its [`super::Grant`] lives.
+    /// It is a lease: renewed at a third of its time for as long as its [`super::Grant`] lives, or until somebody has
+    /// been granted a later window on what it holds: from then on its end stands ([`super::Event::RenewalDenied`],
+    /// [`super::Lost::NotRenewed`]). So let it be as long as the longest piece of work that must not be cut off. Whoever
+    /// waits ([`Intent::wait`]) stands in no renewal's way. Of several claims those that end last are renewed; the others
+    /// end as declared.
     #[must_use]
     pub fn lease(mut self) -> Self {
         self.raw.hold = true;

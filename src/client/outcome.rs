@@ -54,7 +54,8 @@ impl Conflict {
     }
 
     /// The earliest start that would be free, by the coordinator's clock; [`super::Intent::at`] takes it.
-    /// It reserves nothing.
+    /// It reserves nothing. Behind a lease it is the lease's present end: declared at that, it is a later window that
+    /// keeps the lease from being renewed. To come after its holder, whenever that is, [`super::Intent::wait`].
     pub fn offer(&self) -> Option<Time> {
         self.of.offer
     }

@@ -522,7 +522,7 @@ impl State {
                 let lost = Lost::from(why.clone());
                 self.stand(id, |standing| standing.gone = Some(lost.clone()));
                 match why {
-                    Loss::Ended | Loss::Expired => Event::Expired { id, token },
+                    Loss::Ended | Loss::NotRenewed { .. } | Loss::Expired => Event::Expired { id, token },
                     Loss::Revoked { by, by_id, offer, waiting } => {
                         Event::Revoked { id, by, by_id, offer, waiting }
                     }

@@ -237,7 +237,8 @@ impl<'a> Keeper<'a> {
             self.end(Because::Lease, running);
         }
         // Its time is over, and another's may have begun: nothing is left to be given to the command.
-        let is_over = matches!(why, Lost::Ended | Lost::Unreachable | Lost::Expired);
+        let is_over =
+            matches!(why, Lost::Ended | Lost::Unreachable | Lost::NotRenewed { .. } | Lost::Expired);
         if let Some(ending) = &mut self.ending {
             ending.because = Because::Lease;
             ending.kill_at = if is_over { ending.kill_at.min(Instant::now()) } else { ending.kill_at };

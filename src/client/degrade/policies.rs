@@ -107,7 +107,13 @@ impl Policies {
         let may_be_kept = match gone {
             // It is in force, it has run out, or the agent itself was through with it.
             None
-            | Some(Lost::Ended | Lost::Unreachable | Lost::Expired | Lost::Released { reason: None }) => true,
+            | Some(
+                Lost::Ended
+                | Lost::Unreachable
+                | Lost::NotRenewed { .. }
+                | Lost::Expired
+                | Lost::Released { reason: None },
+            ) => true,
             Some(_) => false,
         };
         let until = shared.until(&live);

@@ -22,7 +22,8 @@ impl Client {
     /// coordinator asked for. An intent whose answer was lost is declared again under its id, with the same content,
     /// until it is known what came of it; `next` is not asked before. What `next` does takes of the
     /// pursuit's time but is not cut off. Which policy applies is said by the latest intent. `next` is for new
-    /// intents; to change one that is granted there is [`crate::Grant::revise`].
+    /// intents; to change one that is granted there is [`crate::Grant::revise`]. While nobody answers, each further pursuit
+    /// ends at once: pause in between, or wait for [`crate::Event::Resumed`].
     ///
     /// Cancel safe, as [`Client::declare`] is: dropping it withdraws what it has declared, releases what that
     /// may have been granted meanwhile, and counts as no degradation.

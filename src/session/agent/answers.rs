@@ -89,7 +89,8 @@ impl AgentSession {
             Verdict::RenewDenied { end, blockers } => {
                 let slot_length = self.slot_length();
                 if let Some(bounds) = self.clock.bounds(now) {
-                    self.holdings.renewal_denied(id, bounds.latest, slot_length);
+                    let by = blockers.first().map(|blocker| blocker.agent.as_str());
+                    self.holdings.renewal_denied(id, bounds.latest, slot_length, by);
                 }
                 if self.holdings.of(id).is_some() {
                     self.news(News::RenewalDenied { id, end, blockers: blockers.clone() });

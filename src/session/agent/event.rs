@@ -207,6 +207,11 @@ pub enum Loss {
     Ended,
     /// So has the lease's, because none of its renewals was answered.
     Unreachable,
+    /// So has the lease's, because its renewal was denied.
+    NotRenewed {
+        /// Who has a later window on it, where that is why.
+        by: Option<String>,
+    },
     /// The coordinator says that the lease has ended.
     Expired,
     /// It was released.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::Loss;
 use crate::limits;
 use crate::types::{IntentId, Micros, RawClaim, RawIntent, Slot, Time, Token};
 
@@ -20,6 +21,8 @@ pub struct Held {
     renew_at: Option<Time>,
     /// A renewal was asked for and none has been answered since.
     unanswered: bool,
+    /// The last renewal was denied, and who is in the way, if anybody is.
+    denied: Option<Option<Arc<str>>>,
     /// The slot of the last answer about it.
     heard: Slot,
     doubt: Doubt,
@@ -74,6 +77,7 @@ impl Held {
             terms,
             renew_at: None,
             unanswered: false,
+            denied: None,
             heard: Slot::default(),
             doubt: Doubt::No,
         };
@@ -118,9 +122,13 @@ impl Held {
         self.heard
     }
 
-    /// Whether a renewal was asked for and none has been answered since.
-    pub(super) fn is_unanswered(&self) -> bool {
-        self.unanswered
+    /// Why it is no longer in hand where its end has come by the agent's own clock.
+    pub(super) fn ended(&self) -> Loss {
+        match &self.denied {
+            _ if self.unanswered => Loss::Unreachable,
+            Some(by) => Loss::NotRenewed { by: by.as_deref().map(str::to_owned) },
+            None => Loss::Ended,
+        }
     }
 
     /// The end that a renewal asked for at `now` asks for.
@@ -211,9 +219,10 @@ impl Holdings {
     }
 
     /// A renewal was denied: ask again after half of what remains, as long as that is two slots.
-    pub(super) fn renewal_denied(&mut self, id: IntentId, now: Time, slot_length: Micros) {
+    pub(super) fn renewal_denied(&mut self, id: IntentId, now: Time, slot_length: Micros, by: Option<&str>) {
         self.change(id, |held| {
             held.unanswered = false;
+            held.denied = Some(by.map(Arc::from));
             let half = Micros::from_us(held.end.since(now).as_us() / 2);
             held.renew_at = (held.terms.hold && half >= twice(slot_length)).then(|| now.after(half));
         });
@@ -224,6 +233,7 @@ impl Holdings {
         self.change(id, |held| {
             held.end = held.end.max(end);
             held.unanswered = false;
+            held.denied = None;
             held.plan_renewal();
         });
     }

@@ -622,8 +622,8 @@ impl AgentSession {
 
     fn ended_by_own_clock(&mut self, id: IntentId) {
         let Some(held) = self.holdings.of(id) else { return };
-        let (hold, unanswered) = (held.terms.hold, held.is_unanswered());
-        self.lose(id, if unanswered { Loss::Unreachable } else { Loss::Ended });
+        let (hold, why) = (held.terms.hold, held.ended());
+        self.lose(id, why);
         // A renewal may be on its way, or, without a connection, the news of a move: what this agent has
         // given up must not live on there.
         if (hold || self.welcome().is_none()) && self.may_ask().is_ok() {

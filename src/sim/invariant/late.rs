@@ -33,7 +33,7 @@ impl Invariant for LossesAreToldInTime {
             }
             Happened::Event { process, event: Event::News(News::Lost { id, why, .. }) } => {
                 let end = self.ends.remove(&(*process, *id));
-                let by_itself = matches!(why, Loss::Ended | Loss::Unreachable);
+                let by_itself = matches!(why, Loss::Ended | Loss::Unreachable | Loss::NotRenewed { .. });
                 let agent = &view.agents[*process];
                 let was_well = |end| agent.resumed_at.max(agent.trusted_at) <= view.server.when(end);
                 let is_late = |end: Time| view.time >= end && was_well(end);
