@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::signal::Stop;
-use super::{ExitCode, output};
+use super::{ExitCode, output, times};
 use crate::audit::NoJournal;
 use crate::clock::{Clock, Reading, SystemClock};
 use crate::config::{Config, Durability, StateConfig, TlsFiles, show_duration};
@@ -137,10 +137,10 @@ fn tell_kept(state: &StateConfig, report: &Report) -> String {
         ));
     }
     if let Some(ahead_us) = report.wall_ahead_us.filter(|ahead_us| ahead_us.unsigned_abs() >= WALL_OFF_US) {
-        let off = show_duration(Micros::from_us(ahead_us.unsigned_abs()));
+        let off = times::length(Micros::from_us(ahead_us.unsigned_abs()));
         let way = if ahead_us > 0 { "ahead of" } else { "behind" };
-        output::complain(format_args!(
-            "the wall clock is {off} {way} the coordinator's time, which goes on as before so that no lease \
+        output::talk(format_args!(
+            "warning: the wall clock is {off} {way} the coordinator's time, which goes on as before so that no lease \
              ends early; it takes the wall clock again after this machine's next boot"
         ));
     }

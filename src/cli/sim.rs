@@ -28,7 +28,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// How many seeds, one after the other
-    #[arg(long, value_name = "K", default_value_t = 1)]
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// Virtual time with faults, for each seed; some more follows in which all has to be settled
     #[arg(long = "for", value_name = "TIME", default_value = "1m", value_parser = duration)]
@@ -46,7 +46,7 @@ fn duration(text: &str) -> Result<Micros, String> {
 
 pub(super) fn run(args: &Args) -> ExitCode {
     let first = args.seed.unwrap_or_else(|| RandomState::new().hash_one(0) >> 16);
-    for seed in first..first.saturating_add(args.seeds) {
+    for seed in first..=first.saturating_add(args.seeds - 1) {
         let told = match simulate(seed, args.span, args.last as usize) {
             Ok(report) => tell(&report, args.output.format()),
             Err(failure) => return tell_failure(&failure, args),

@@ -182,6 +182,10 @@ impl Disk for RealDisk {
 
     fn open(&self, name: &str, access: Access) -> io::Result<Arc<dyn DiskFile>> {
         let path = self.path(name);
+        if !fs::metadata(&path)?.is_file() {
+            // Of a pipe, to open it would wait for whoever writes to it.
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+        }
         let file = match access {
             Access::Read => File::open(path)?,
             Access::Write => writing().open(path)?,

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::archive::{Archive, Read, Tail, Upto, Visit};
 use super::disk::{Access, Disk, DiskFile};
 use super::error::{Fault, OpenError, fault};
-use super::layout::{self, Anchor, LOCK, Listing, plain_name, read_fully};
+use super::layout::{self, Anchor, Files, LOCK, Listing, plain_name, read_fully};
 use super::log::{Durability, Log, Options, Shared, SyncThread, UpkeepBy};
 use super::upkeep::{Helper, Upkeep};
 use crate::audit::{Damage, Link, SEGMENT_HEADER_BYTES, SegmentHeader, What};
-use crate::limits::AUDIT_READ_CHUNK;
+use crate::limits::{AUDIT_READ_CHUNK, AUDIT_SEGMENT_RANGE};
 
 /// Whether there is a log already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +70,7 @@ impl Log {
         let upkeep = Upkeep { disk: Arc::clone(&disk), state_id, options };
         let read = Archive::new(Arc::clone(&disk), state_id).read(Upto::End, visit)?;
         let listing = Listing::read(&*disk)?;
+        check_lengths(&listing)?;
         check_length(&*disk, &read.tail)?;
         let reserve = listing.has_reserve.then(|| layout::read_reserve(&*disk)).transpose()?;
         let anchor = listing.has_clock.then(|| layout::read_clock(&*disk)).transpose()?;
@@ -93,6 +94,18 @@ impl Log {
         };
         let Read { base, passed_over, .. } = read;
         Ok((log, Recovered { state_id, base, passed_over, last, torn, reserve, anchor }))
+    }
+}
+
+/// No segment is made so short, so that one which is has been cut, be it to nothing at all.
+fn check_lengths(listing: &Listing) -> Result<(), OpenError> {
+    let too_short = |(_, files): &(&u64, &Files)| files.is_plain && files.bytes < *AUDIT_SEGMENT_RANGE.start();
+    match listing.segments.iter().find(too_short) {
+        Some((number, files)) => Err(OpenError::Damaged {
+            file: plain_name(*number),
+            damage: Damage { offset: files.bytes, what: What::CutShort },
+        }),
+        None => Ok(()),
     }
 }
 
