@@ -5,6 +5,7 @@
 mod command;
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -54,6 +55,9 @@ impl Held {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let mark = format!("{MARK}={}-{}.", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
         command.env(MARK, mark.split_once('=').unwrap().1);
+        // A group of its own, whose parent is of the same session: in the tests' own, which may be an orphaned
+        // one, the system would stop nobody.
+        let command = command.process_group(0);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(err).spawn().unwrap();
         let err: Box<dyn BufRead> = match child.stderr.take() {
             Some(err) => Box::new(BufReader::new(err)),

@@ -99,7 +99,8 @@ impl Log {
 
 /// No segment is made so short, so that one which is has been cut, be it to nothing at all.
 fn check_lengths(listing: &Listing) -> Result<(), OpenError> {
-    let too_short = |(_, files): &(&u64, &Files)| files.is_plain && files.bytes < *AUDIT_SEGMENT_RANGE.start();
+    let too_short =
+        |(_, files): &(&u64, &Files)| files.is_plain && files.bytes < *AUDIT_SEGMENT_RANGE.start();
     match listing.segments.iter().find(too_short) {
         Some((number, files)) => Err(OpenError::Damaged {
             file: plain_name(*number),

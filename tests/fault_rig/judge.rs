@@ -246,9 +246,15 @@ fn lost_decisions(book: &Book, log: &Log) -> Vec<String> {
 
 /// Nothing in a row gives cause to any other refusal.
 fn odd_refusals(book: &Book) -> Vec<String> {
-    let is_odd = |what: &Refused| !matches!(what, Refused::Conflict | Refused::Ended);
     let odd = book.cases.iter().filter_map(|(key, case)| {
-        let what = case.refused.iter().find(|what| is_odd(what))?;
+        // Killed between its release and the word of it, an agent asks again what it has let go itself.
+        let was_let_go = !case.tokens.is_empty();
+        let is_odd = |what: &&Refused| match what {
+            Refused::Conflict | Refused::Ended => false,
+            Refused::Withdrawn => !was_let_go,
+            _ => true,
+        };
+        let what = case.refused.iter().find(is_odd)?;
         Some(format!("{key:?} was refused: {what:?}"))
     });
     odd.collect()

@@ -20,6 +20,15 @@ impl Invariant for StoreTakesTheRightful {
     fn look(&mut self, happened: &Happened<'_>, view: &View<'_>) -> Result<(), String> {
         let Happened::Wrote { process, path, fence } = happened else { return Ok(()) };
         let Some(record) = view.ledger.grants.get(&fence.token) else { return Ok(()) };
+        if fence.start > view.time {
+            // A store that can tell the time refuses it. Who writes so has a clock that broke its promise.
+            return match view.agents[*process].doubts {
+                Some(_) => Ok(()),
+                None => {
+                    Err(format!("process {process} wrote {path} with {fence}, and it is {:?}", view.time))
+                }
+            };
+        }
         let highest = self.highest.get(path).copied();
         let is_taken = highest.is_none_or(|highest| *fence >= highest);
         let is_rightful = record.ended.is_none() && has(record, path, view);
