@@ -48,16 +48,24 @@ async fn answers_that_come_too_late_hurt_nobody() {
     let stalls = tokio::spawn(async {
         let mut dice = Dice::new(1);
         loop {
-            std::thread::sleep(dice.up_to(Duration::from_millis(120)));
-            tokio::time::sleep(dice.up_to(Duration::from_millis(160))).await;
+            std::thread::sleep(Duration::from_millis(120));
+            tokio::time::sleep(dice.up_to(Duration::from_millis(100))).await;
         }
     });
-    let mut printed = Vec::new();
-    let report = example::run(&a_hard_second(), &mut printed).await.unwrap();
+    // Whether an answer falls into a stall is chance; that it never does, time after time, is not.
+    let mut late = 0;
+    for _ in 0..8 {
+        let mut printed = Vec::new();
+        let report = example::run(&a_hard_second(), &mut printed).await.unwrap();
+        let printed = String::from_utf8(printed).unwrap();
+        assert_eq!((report.collisions(), report.emergencies().1), (0.0, 0.0), "{printed}");
+        late += report.rows[0].1.tally.late;
+        if late > 0 {
+            break;
+        }
+    }
     stalls.abort();
-    let printed = String::from_utf8(printed).unwrap();
-    assert!(report.rows[0].1.tally.late > 0, "{printed}");
-    assert_eq!((report.collisions(), report.emergencies().1), (0.0, 0.0), "{printed}");
+    assert!(late > 0, "nothing came too late");
 }
 
 fn tracks(rule: Rule, density: Density) -> Vec<Vec<Track>> {
