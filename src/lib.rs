@@ -26,6 +26,8 @@ pub mod clock;
 pub mod config;
 #[cfg(feature = "daemon")]
 pub mod coordinator;
+#[cfg(feature = "daemon")]
+pub mod doctor;
 pub mod fence;
 pub mod limits;
 pub mod priority;

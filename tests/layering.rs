@@ -30,8 +30,8 @@ const LAYERS: &[&[&str]] = &[
     // Beside them: it drives the protocol's rooms from a seed, and what recovers a coordinator.
     &["sim"],
     // A load and its measurement: it drives a coordinator by its clients' wire. And what users test
-    // their agents with: a client, and the coordinator that is one value.
-    &["bench", "testing"],
+    // their agents with: a client, and the coordinator that is one value. And whether a host keeps the beat.
+    &["bench", "testing", "doctor"],
     &["cli"],
     &["main"],
 ];

@@ -41,10 +41,10 @@ impl<T: Send + 'static> Bare<T> {
 
 /// Where slots end, in the local clock's time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Grid {
-    pub(super) length: Micros,
+pub(crate) struct Grid {
+    pub(crate) length: Micros,
     /// Coordinator time less local time, in µs.
-    pub(super) ahead_us: i64,
+    pub(crate) ahead_us: i64,
 }
 
 impl Grid {
@@ -71,7 +71,9 @@ impl Grid {
     }
 }
 
-fn sleep_and_wake<T>(
+/// Sleeps to each boundary in `[from, until)`, in `clock`'s time, on the calling thread, until `stop`; what `note`
+/// makes of how late it is.
+pub(crate) fn sleep_and_wake<T>(
     clock: &SystemClock,
     grid: Grid,
     (from, until): (Time, Time),

@@ -208,8 +208,8 @@ impl Journal for Metered {
     }
 }
 
-/// A file filled with zeros, as the log's segments are.
-struct Beside {
+/// A file filled with zeros, as the log's segments are, for writes beside a log. It is removed in the end.
+pub(crate) struct Beside {
     disk: Arc<dyn Disk>,
     file: Arc<dyn DiskFile>,
     offset: u64,
@@ -217,7 +217,11 @@ struct Beside {
 }
 
 impl Beside {
-    fn new(disk: Arc<dyn Disk>) -> io::Result<Self> {
+    /// Creates it, as large as it gets.
+    ///
+    /// # Errors
+    /// Where the disk fails.
+    pub(crate) fn new(disk: Arc<dyn Disk>) -> io::Result<Self> {
         let file = disk.create(BARE_FILE)?;
         let zeros = vec![0; FILL_BYTES];
         for offset in (0..BARE_BYTES).step_by(FILL_BYTES) {
@@ -227,7 +231,11 @@ impl Beside {
         Ok(Beside { disk, file, offset: 0, bytes: Vec::new() })
     }
 
-    fn write(&mut self, bytes: u64) -> io::Result<Micros> {
+    /// Writes and syncs `bytes` more of it, and says how long both took together.
+    ///
+    /// # Errors
+    /// Where the disk fails.
+    pub(crate) fn write(&mut self, bytes: u64) -> io::Result<Micros> {
         let bytes = bytes.min(BARE_BYTES);
         if self.offset + bytes > BARE_BYTES {
             self.offset = 0;

@@ -36,8 +36,10 @@ mod watched;
 
 use std::io;
 
+pub(crate) use bare::{Grid, sleep_and_wake};
 pub use crowd::{Crowd, fill};
 pub use disk::DiskPlace;
+pub(crate) use kept::Beside;
 pub use limit::{Bottleneck, LimitReport, Step, find_limit};
 pub use log_report::{LogReport, Snapshots};
 pub use machine::{Build, Machine};

@@ -1,12 +1,13 @@
 //! `preclaim bench`: slot latency on this machine.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::{ExitCode, output};
+use super::ExitCode;
+use super::output::{self, Progress};
 use crate::bench::{self, BenchError, Keep, Place, Plan, Threshold, find_limit};
 use crate::client::{ClientBuilder, ConnectError};
 use crate::config::{self, DURATION_RULE, parse_duration};
@@ -126,7 +127,7 @@ pub(super) fn run(args: Args) -> ExitCode {
     let (find, fail) = (args.find_limit, args.fail.clone());
     let plan = plan(args);
     let command = std::env::args().collect::<Vec<_>>().join(" ");
-    let progress = Progress { on: io::stderr().is_terminal() };
+    let progress = Progress::start();
     let tell = |what: &str| progress.tell(what);
     if find {
         let found = find_limit(&plan, &command, &tell);
@@ -189,24 +190,6 @@ fn show(form: Form, data: &impl Serialize, table: &impl std::fmt::Display) -> Ex
                 ExitCode::Failure
             }
         },
-    }
-}
-
-/// How far it is, on one line that is written over, where somebody looks.
-struct Progress {
-    on: bool,
-}
-
-impl Progress {
-    fn tell(&self, what: &str) {
-        if self.on {
-            // To the start of the line, and the rest of it cleared.
-            let _ = write!(io::stderr(), "\r\x1b[K{what}");
-        }
-    }
-
-    fn done(&self) {
-        self.tell("");
     }
 }
 

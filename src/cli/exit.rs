@@ -36,7 +36,7 @@ pub enum ExitCode {
     Configuration = 30,
     /// The audit log is damaged or differs.
     AuditDiffers = 40,
-    /// A threshold failed.
+    /// A threshold failed, or a host is not fit.
     ThresholdFailed = 99,
 }
 
@@ -59,7 +59,7 @@ Exit codes of every command:
   23  overloaded; the message says when to come back
   30  configuration invalid
   40  the audit log is damaged or differs
-  99  a threshold failed (bench --fail 'p99>12ms')
+  99  a threshold failed (bench --fail 'p99>12ms'), or the host is not fit (doctor)
 
 hold ends with its command's own code, unless the lease was not had or was lost. Of the command:
  126  it cannot be run

@@ -14,6 +14,7 @@ mod config;
 mod connect;
 mod declare;
 mod dev;
+mod doctor;
 pub mod exit;
 mod expect;
 mod explain;
@@ -71,6 +72,7 @@ enum Command {
     Resolve(resolve::Args),
     Audit(audit::Args),
     Bench(bench::Args),
+    Doctor(doctor::Args),
     Sim(sim::Args),
     Config(config::Args),
     Completion(completion::Args),
@@ -97,6 +99,7 @@ pub fn main() -> process::ExitCode {
         Command::Resolve(args) => resolve::run(args),
         Command::Audit(args) => audit::run(&args),
         Command::Bench(args) => bench::run(args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Config(args) => config::run(args),
         Command::Completion(args) => completion::run(args),

@@ -126,6 +126,28 @@ pub(super) fn flush() {
     }
 }
 
+/// How far a command is, on one line that is written over, where somebody looks.
+pub(super) struct Progress {
+    on: bool,
+}
+
+impl Progress {
+    pub(super) fn start() -> Self {
+        Progress { on: io::stderr().is_terminal() }
+    }
+
+    pub(super) fn tell(&self, what: &str) {
+        if self.on {
+            // To the start of the line, and the rest of it cleared.
+            let _ = write!(io::stderr(), "\r\x1b[K{what}");
+        }
+    }
+
+    pub(super) fn done(&self) {
+        self.tell("");
+    }
+}
+
 /// Standard error, as talk reaches it.
 struct Speech;
 

@@ -104,7 +104,7 @@ impl ConnectionIdGenerator for PlainIds {
 
 /// A socket whose buffers hold a burst of a whole slot: all agents may answer one slot's news at once.
 /// Where the system allows less, it gives what it allows.
-fn open(addr: SocketAddr) -> io::Result<UdpSocket> {
+pub(super) fn open(addr: SocketAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(addr)?;
     let options = socket2::SockRef::from(&socket);
     let _ = options.set_recv_buffer_size(limits::SOCKET_BUFFER_BYTES);

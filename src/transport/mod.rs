@@ -7,6 +7,7 @@
 mod endpoint;
 mod lane;
 mod outbox;
+mod reading;
 mod stamped_socket;
 mod tls;
 
@@ -14,6 +15,7 @@ pub use endpoint::BindError;
 pub(crate) use endpoint::bind;
 pub(crate) use lane::{LaneError, LaneReader};
 pub(crate) use outbox::{Outbox, write_out};
+pub use reading::SocketReading;
 pub use stamped_socket::Departure;
 pub(crate) use stamped_socket::{Departures, Sending};
 pub use tls::{Identity, IdentityError};
