@@ -234,10 +234,12 @@ impl Grant {
     /// Why it is gone.
     pub fn check(&self) -> Result<(), Lost> {
         let standing = self.standing.borrow().clone();
+        let shared = self.shared();
+        let has_given_way = || shared.look(|state, now| state.session.may_have_given_way(self.inner.id, now));
         match standing.gone {
             Some(why) => Err(why),
-            None if self.shared().clock.now() >= self.shared().until(&standing.live) => {
-                Err(over(self.shared(), &self.standing))
+            None if shared.clock.now() >= shared.until(&standing.live) || has_given_way() => {
+                Err(over(shared, &self.standing))
             }
             None => Ok(()),
         }

@@ -442,6 +442,21 @@ async fn a_grant_whose_revision_is_not_answered_is_in_hand_again_once_it_is() {
 }
 
 #[tokio::test]
+async fn a_process_that_was_stopped_with_a_revision_under_way_finds_that_before_it_acts() {
+    let (client, mut peer, clock) = up().await;
+    let grant = granted(&client, &mut peer, dock()).await;
+    let revising = tokio::spawn({
+        let grant = grant.clone();
+        async move { grant.revise(dock()).await }
+    });
+    let ToCoordinator::Declare(_) = peer.receive().await else { panic!("a revision") };
+    assert_eq!(grant.check(), Ok(()));
+    clock.forward_unnoticed(millis(30));
+    assert_eq!(grant.check(), Err(Lost::Revising), "though no timer has run");
+    drop(revising);
+}
+
+#[tokio::test]
 async fn work_through_moves_ends_where_another_handle_has_the_grant() {
     let (client, mut peer, _) = up().await;
     let grant = granted(&client, &mut peer, dock()).await;

@@ -144,9 +144,10 @@ impl Process {
     }
 
     /// The grants in its session's hands, with the windows that it has to take them for.
-    fn held<'a>(&'a self, ledger: &'a Ledger) -> impl Iterator<Item = Belief<'a>> {
+    fn held<'a>(&'a self, at: u64, ledger: &'a Ledger) -> impl Iterator<Item = Belief<'a>> {
+        let now = self.local(at);
         let of_id = move |id: &IntentId| {
-            let held = self.session.held(*id)?;
+            let held = self.session.held(*id).filter(|_| !self.session.may_have_given_way(*id, now))?;
             let record = ledger.grants.get(&held.token)?;
             Some((*id, held, record))
         };
@@ -167,7 +168,7 @@ impl Process {
     pub(super) fn beliefs<'a>(&'a self, at: u64, ledger: &'a Ledger) -> impl Iterator<Item = Belief<'a>> {
         let bounds = self.session.clock().bounds(self.local(at));
         let counts = !self.is_dead();
-        self.held(ledger).filter(move |belief| {
+        self.held(at, ledger).filter(move |belief| {
             let holds = |bounds: &crate::session::agent::Bounds| {
                 bounds.earliest >= belief.window.start() && bounds.latest < belief.window.end()
             };
@@ -178,7 +179,7 @@ impl Process {
     /// The true time after `at` at which the next window of it begins by its own clock.
     pub(super) fn next_belief(&self, at: u64, ledger: &Ledger) -> Option<u64> {
         let local = self.local(at);
-        let starts = self.held(ledger).filter_map(|belief| {
+        let starts = self.held(at, ledger).filter_map(|belief| {
             let begins = self.session.clock().surely_is(belief.window.start(), local)?;
             Some(self.clock.when(begins.as_us()))
         });

@@ -96,6 +96,15 @@ impl Held {
         stop(self.start, self.end)
     }
 
+    /// Whether it may have given way to a revision at the coordinator's time `latest`.
+    pub(super) fn is_in_doubt_at(&self, latest: Time) -> bool {
+        match self.doubt {
+            Doubt::No => false,
+            Doubt::From(at) => latest >= at,
+            Doubt::Told => true,
+        }
+    }
+
     /// Whether it may have given way to a revision, and its holder was told so.
     pub(super) fn is_in_doubt(&self) -> bool {
         self.doubt == Doubt::Told

@@ -284,6 +284,13 @@ impl AgentSession {
         self.holdings.of(id).filter(|held| !held.is_in_doubt())
     }
 
+    /// Whether a revision may have taken the place of the grant under `id` by now, though no timer has run yet:
+    /// as after the process was stopped.
+    pub fn may_have_given_way(&self, id: IntentId, now: Local) -> bool {
+        let bounds = self.clock.bounds(now);
+        self.holdings.of(id).zip(bounds).is_some_and(|(held, bounds)| held.is_in_doubt_at(bounds.latest))
+    }
+
     /// Whether `id` stands for something that this session has: a grant in hand, or an intent that
     /// waits on after its grant was revoked.
     pub fn stands(&self, id: IntentId) -> bool {
