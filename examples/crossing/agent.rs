@@ -77,6 +77,7 @@ impl Agent {
                 }
                 (Revision::Granted, None) => {}
                 (Revision::Granted, Some(_)) => self.tally.late += 1,
+                // Refused, and what it had before stands (`kept`).
                 (Revision::Conflict(conflict), wished) if conflict.kept() => {
                     refused = true;
                     self.learn(&conflict, &stretches, wished.as_ref().unwrap_or(&motion));

@@ -67,7 +67,7 @@ pub(crate) async fn carry_out(client: &Client, order: Order) -> Result<Carried, 
                 let done =
                     Done { who: client.name().to_owned(), start: grant.start(), motion: motion.clone() };
                 let decided = grant.decided_at();
-                // Here it would move. It knows until when it may by its own clock.
+                // Here it would move. Its windows run out as planned, which `lost` waits for by its own clock.
                 grant.lost().await;
                 return Ok(Carried { done, decided, told, elsewhere });
             }

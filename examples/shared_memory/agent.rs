@@ -22,7 +22,8 @@ pub(crate) const LEASE: Duration = millis(500);
 /// How long a write may take, once it is decided.
 const WRITE: Duration = millis(30);
 /// The id of all that an optimist writes, one after the other: an intent is never stale by windows of its own
-/// id, which is to say, by what this agent has written itself just before.
+/// id, which is to say, by what this agent has written itself just before. Where there is nothing under it, `revises`
+/// declares.
 const WRITES: u64 = 1;
 /// How long it waits for others: longer than all of them can take.
 const PATIENCE: Duration = secs(60);
