@@ -9,6 +9,7 @@
 
 use std::error::Error;
 
+use preclaim::client::DeclareError;
 use preclaim::{Client, Grant, Intent, Outcome, millis, path, secs};
 use tokio::{signal, time::sleep};
 
@@ -30,6 +31,8 @@ async fn turns(client: &Client) -> Result<(), Box<dyn Error>> {
                 Err(lost) => println!("stopped at once: {lost}"),
             },
             Ok(other) => println!("not this time: {other:?}"),
+            // Granted while nobody could hear of it, and over by now; or withdrawn by the operator.
+            Err(why @ (DeclareError::Ended { .. } | DeclareError::Withdrawn { .. })) => println!("{why}"),
             Err(why) if why.is_retryable() => println!("{why}"),
             Err(why) => return Err(why.into()),
         }
