@@ -98,14 +98,13 @@ impl Kept {
         let (began, now) = (Instant::now(), Reading::take());
         let restart = recover(disk.clone(), &config, &settings, from, now)?;
         let took = micros(began);
+        let clock = restart.clock(&now);
         let (grants, records) = (restart.report.grants, restart.report.records);
         let recovery = Recovery { took, grants, records };
         let meter = Arc::new(Meter::default());
         let at = restart.journal.position();
         let journal = Metered { journal: restart.journal, at, meter: Arc::clone(&meter) };
         let kept = Kept { durability: keep.durability, directory, recovery, meter, disk, _fresh: fresh };
-        let clock = SystemClock::showing(&now, restart.time);
-        std::thread::sleep(restart.starts_at.since(clock.now()).to_std());
         Ok(Opened { kept, journal: Box::new(journal), recovered: restart.recovered, clock })
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::signal::Stop;
 use super::{ExitCode, output, times};
 use crate::audit::NoJournal;
-use crate::clock::{Clock, Reading, SystemClock};
+use crate::clock::Reading;
 use crate::config::{Config, Durability, StateConfig, TlsFiles, show_duration};
 use crate::coordinator::{
     self, BindError, Coordinator, CoordinatorConfig, CoordinatorError, Feasibility, Identity, RecoveryError,
@@ -96,9 +96,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     let kept = tell_kept(&state, &restart.report);
     let metrics = config.metrics;
     let mut config = coordinator_config(config, identity, args.check_invariants);
-    let clock = SystemClock::showing(&now, restart.time);
-    std::thread::sleep(restart.starts_at.since(clock.now()).to_std());
-    config.clock = Arc::new(clock);
+    config.clock = Arc::new(restart.clock(&now));
     config.journal = Box::new(restart.journal);
     config.recovered = Some(restart.recovered);
     run_coordinator(config, metrics, |coordinator| {

@@ -14,7 +14,7 @@ use super::degrade::{Degrade, Policies};
 use super::discovery::{self, DevFile};
 use super::quic::QuicConnector;
 use super::shared::{Phase, Shared};
-use super::{Client, ConnectError, Place, driver};
+use super::{Client, ConnectError, Place, YEAR, driver};
 use crate::session::agent::{AgentSession, Identity};
 use crate::types;
 use crate::wire::Role;
@@ -24,8 +24,6 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Between two tries of [`ClientBuilder::connect_within`], at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// No connection takes longer: a year.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Above this the coordinator's time counts as uncertain, unless the agent says otherwise.
 const CLOCK_BOUND: Duration = Duration::from_millis(250);
 /// How long an answer may take beside what it is waited for, unless the agent says otherwise.
@@ -196,7 +194,7 @@ impl ClientBuilder {
     /// # Errors
     /// Why the last try failed.
     pub async fn connect_within(self, span: Duration) -> Result<Client, ConnectError> {
-        let ends = tokio::time::Instant::now() + span.min(LONGEST);
+        let ends = tokio::time::Instant::now() + span.min(YEAR);
         let mut pause = FIRST_PAUSE;
         loop {
             match self.clone().connect().await {
@@ -228,7 +226,7 @@ impl ClientBuilder {
 
     /// How long a connection may take; what a clock cannot add up is cut.
     fn within(&self) -> Duration {
-        self.timeout.unwrap_or(TIMEOUT).min(LONGEST)
+        self.timeout.unwrap_or(TIMEOUT).min(YEAR)
     }
 
     /// How long a connection may take.

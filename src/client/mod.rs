@@ -96,6 +96,9 @@ use crate::types::{IntentId, Micros, Time};
 use crate::wire::Welcome;
 use shared::{Answered, Asked, Phase, Shared};
 
+/// What any span is cut to, so that it can be added to any instant.
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// A session with a coordinator, under one name and label, over as many connections as it takes. Cheap to
 /// clone; it ends when the last clone and the last grant are gone, by [`Client::close`], or when a newer
 /// process takes the name and label over.

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, oneshot, watch};
 
-use super::ConnectError;
 use super::connector::{Clock, Link};
 use super::degrade::{Degradations, Degraded, Tally};
 use super::event::{Event, Events, Subscriber};
 use super::grant::{Live, Lost, Standing};
 use super::intent::When;
+use super::{ConnectError, YEAR};
 use crate::limits;
 use crate::session::agent::{AgentSession, Draft, Local, Loss, News, NotTaken, Reply, stop};
 use crate::types::{IntentId, Micros, Time};
@@ -229,9 +229,8 @@ impl Shared {
 
     /// The other way round; what the clock cannot say is cut to a year from now.
     pub(super) fn instant(&self, at: Local) -> Instant {
-        const YEAR: u64 = 365 * 24 * 3600;
-        let since = std::time::Duration::from_micros(at.as_us());
-        let cut = || self.clock.now() + std::time::Duration::from_secs(YEAR);
+        let since = Duration::from_micros(at.as_us());
+        let cut = || self.clock.now() + YEAR;
         self.origin.checked_add(since).map_or_else(cut, |at| at.min(cut()))
     }
 

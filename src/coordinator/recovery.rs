@@ -7,7 +7,7 @@ use std::thread;
 
 use super::{Recovered, drawn_id};
 use crate::audit::{Follower, State};
-use crate::clock::{Reading, Run};
+use crate::clock::{Clock, Reading, Run, SystemClock};
 use crate::config::{Config, ConfigError, StateConfig, show_duration};
 use crate::resolver::{Resolver, Rules, RulesChange, SystemOp};
 use crate::session::coordinator::{Live, Restored};
@@ -46,6 +46,16 @@ pub struct Restart {
     pub starts_at: Time,
     /// What was found, for people.
     pub report: Report,
+}
+
+impl Restart {
+    /// The coordinator's clock, from the same reading that it was recovered with. Returns once the clock may be
+    /// looked at, which is after two slots at most.
+    pub fn clock(&self, now: &Reading) -> SystemClock {
+        let clock = SystemClock::showing(now, self.time);
+        thread::sleep(self.starts_at.since(clock.now()).to_std());
+        clock
+    }
 }
 
 /// What was found in a state directory.

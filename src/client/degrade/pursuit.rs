@@ -7,11 +7,8 @@ use super::course::{Bounds, Course, Seen, Step};
 use super::policies::Applied;
 use super::{Attempt, Cause, Choice, Conduct, Degradations, Degraded, PursueError, Pursued, Setback, Why};
 use crate::client::shared::Shared;
-use crate::client::{Client, DeclareError, Intent, Outcome};
+use crate::client::{Client, DeclareError, Intent, Outcome, YEAR};
 use crate::wire::Refusal;
-
-/// What any span is cut to, so that it can be added to any instant.
-const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl Client {
     /// Declares until there is a grant, or until the [`super::Degrade`] policy of what is claimed says that it

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::Loss;
+use super::{Draft, Loss};
 use crate::limits;
 use crate::types::{IntentId, Micros, RawClaim, RawIntent, Slot, Time, Token};
 
@@ -175,6 +175,11 @@ pub(super) struct Holdings {
 impl Holdings {
     pub(super) fn of(&self, id: IntentId) -> Option<&Held> {
         self.held.get(&id)
+    }
+
+    /// Whether `draft`, of `id`, revises a grant in hand, whose holder it is for.
+    pub(super) fn are_revised_by(&self, id: IntentId, draft: &Draft) -> bool {
+        draft.revision && self.held.contains_key(&id)
     }
 
     pub(super) fn ids(&self) -> Vec<IntentId> {

@@ -393,7 +393,7 @@ impl AgentSession {
             // Without a connection it would be decided for nobody when there is one again; but a revision is
             // for the holder of what it revises.
             Ask::Declare { id, draft, claimed, .. }
-                if may_be_heard && (is_up || (draft.revision && self.holdings.of(*id).is_some())) =>
+                if may_be_heard && (is_up || self.holdings.are_revised_by(*id, draft)) =>
             {
                 *claimed = false;
             }

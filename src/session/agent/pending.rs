@@ -132,8 +132,7 @@ impl AgentSession {
             // for it, and it must not be decided for nobody when the coordinator is back. A revision is for
             // the holder of what it revises.
             Ask::Declare { id, draft, abandoned, claimed } => {
-                let has_holder = draft.revision && self.holdings.of(*id).is_some();
-                *abandoned || !(*claimed || has_holder)
+                *abandoned || !(*claimed || self.holdings.are_revised_by(*id, draft))
             }
             // Asked for anew, with the time of then.
             Ask::Renew { automatic, .. } => *automatic,
@@ -186,10 +185,11 @@ impl AgentSession {
     /// A revision goes out: what it frees may be granted to another from the next slot on, and begin at the end of
     /// that.
     fn may_give_up(&mut self, request: u64) {
-        let Some(Pending { ask: Ask::Declare { id, draft, .. }, .. }) = self.pending.get(&request) else {
-            return;
+        let (id, draft) = match self.pending.get(&request).map(|pending| &pending.ask) {
+            Some(Ask::Declare { id, draft, .. }) if draft.revision => (id, draft),
+            _ => return,
         };
-        let Some(bounds) = self.clock.bounds(self.now).filter(|_| draft.revision) else { return };
+        let Some(bounds) = self.clock.bounds(self.now) else { return };
         let slot_length = self.slot_length();
         let first = Slot::of(bounds.earliest, slot_length).decided_at(slot_length);
         self.holdings.revised_from(*id, &draft.intent, first.after(slot_length));
