@@ -29,7 +29,7 @@ const LIMITS: MotionLimits = MotionLimits {
     tolerance_um: Some(2_000_000),
 };
 
-/// A coordinator in this process, on a free port.
+/// A coordinator in this process, on a free port. The limits hold for `junction` and all frames below it.
 pub(crate) fn coordinator() -> Result<Running, Failure> {
     let mut config = CoordinatorConfig::in_memory(Rules::default())?;
     config.admission = Arc::new(Feasibility::new([(path("junction")?.path().clone(), LIMITS)]));
@@ -62,7 +62,7 @@ impl Agent {
         let mut refused = false;
         while !motion.has_left(self.now()) {
             // What the open slot grants takes the place of the old grant at its end, a tick from now. What that
-            // leaves free nobody else can have for another slot: from there on the new one has to cover it.
+            // leaves free nobody else can have before that slot is over: so the new one starts two slots (ticks) from now.
             let start = self.now() + 2;
             self.wish.forgets(start);
             let (wished, stretches) = motion.declares(start, &self.wish);

@@ -83,7 +83,7 @@ pub(crate) async fn carry_out(client: &Client, order: Order) -> Result<Carried, 
                     }
                     (None, None) => return Err(conflict.to_string().into()),
                 };
-                next = next.revises(conflict.id());
+                next = next.revises(conflict.id()); // under the same id, in the place of what was refused
                 told.push(conflict);
             }
             Outcome::Rejected(why) if why.reason() == Refusal::TooLate => {
@@ -135,7 +135,7 @@ pub(crate) async fn drive_when_free(client: &Client, motion: &Motion) -> Result<
         Outcome::Granted(grant) => {
             let done = Done { who: client.name().to_owned(), start: grant.start(), motion: motion.clone() };
             let decided = grant.decided_at();
-            grant.lost().await;
+            grant.lost().await; // its windows have run out
             Ok((done, decided))
         }
         other => Err(format!("the way was never free: {other:?}").into()),

@@ -19,7 +19,7 @@ pub(crate) fn pool(region: usize) -> String {
     format!("stock/sku-1/{}", REGIONS[region])
 }
 
-/// What of a pool may be out to the other region counts for the pool as well, which is above it.
+/// For the other region. It lies below the pool, so that a unit taken here is one less of the pool, too.
 fn away(region: usize) -> String {
     pool(region) + "/away"
 }
@@ -101,8 +101,9 @@ impl Shop {
         self.sell(client, &grant, region).await
     }
 
-    /// The store takes one off, under the fence. Then the capacity is lowered and the reservation given back,
-    /// in this order: between the two there is never room for one too many.
+    /// The store takes one off, under the fence. Then the shop, which runs the coordinator and so is its operator,
+    /// lowers the capacity and gives the reservation back, in this order: a capacity below what is reserved takes nothing
+    /// away, so that between the two there is never room for one too many.
     async fn sell(&self, client: &Client, grant: &Grant, region: usize) -> Result<Answer, Failure> {
         let _one_at_a_time = self.settling.lock().await;
         let (now, uncertainty) = self.client.coordinator_time();
@@ -118,7 +119,7 @@ impl Shop {
         Ok(Answer::Sold { pool: region })
     }
 
-    /// Hands in what the operator asks for; where a slot has no room for more, in the next.
+    /// What the operator sets or releases, as a `SystemOp`; where a slot has no room for more, in the next.
     async fn tell(&self, op: SystemOp) -> Result<Time, Failure> {
         loop {
             match self.operator.submit(op.clone()) {
