@@ -61,8 +61,8 @@ impl Agent {
         let (grant, mut motion) = self.enter().await?;
         let mut refused = false;
         while !motion.has_left(self.now()) {
-            // What the open slot grants takes the place of the old grant at its end, a tick from now. What that
-            // leaves free nobody else can have before that slot is over: so the new one starts two slots (ticks) from now.
+            // Slots are ticks. What slot k grants frees the old windows for others in slot k + 1, who can start at
+            // the end of that: so there, two ticks from the beginning of k, the new ones start, without a gap.
             let start = self.now() + 2;
             self.wish.forgets(start);
             let (wished, stretches) = motion.declares(start, &self.wish);

@@ -1,5 +1,5 @@
 //! What uses preclaim: a unit is reserved before it is paid for, at home first and then, in two phases, in the
-//! other region; a sale lowers the pool's capacity in the slot in which it gives the reservation back.
+//! other region; a sale lowers the pool's capacity and gives the reservation back, as a rule in one slot.
 
 use std::time::Instant;
 
