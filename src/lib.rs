@@ -29,6 +29,8 @@ pub mod coordinator;
 #[cfg(feature = "daemon")]
 pub mod doctor;
 pub mod fence;
+#[cfg(feature = "daemon")]
+pub mod host;
 pub mod limits;
 pub mod priority;
 #[cfg(feature = "daemon")]

@@ -81,6 +81,9 @@ pub const SHORT_FRAME_BYTES: usize = 4096;
 pub const LONG_FRAMES: usize = 4;
 /// The socket's buffers: a burst of all agents within one slot.
 pub const SOCKET_BUFFER_BYTES: usize = 4 << 20;
+/// An agent's socket: twice what the coordinator sends of a connection before it is acknowledged, since the kernel
+/// counts its own overhead with each datagram.
+pub const CLIENT_BUFFER_BYTES: usize = 2 * SEND_WINDOW_BYTES;
 /// Messages that one name has taken in within one slot, so that no name takes the slot from others.
 pub const SLOT_INPUTS_OF_A_NAME: usize = 1024;
 /// Intents of one name in force or undecided: bounds what one agent makes the coordinator remember.
@@ -227,6 +230,12 @@ pub const WATCHING_HEADER_BYTES: usize = 16 << 10;
 /// After how long one of them is let go.
 pub const WATCHING_TIMEOUT: Micros = Micros::from_secs(10);
 
+/// Real-time priorities of the slot loop that may be configured; the connections' threads have the one below.
+/// Linux has 1 to 99, of which the highest is for the kernel's own watchdogs.
+pub const REALTIME_RANGE: RangeInclusive<u8> = 2..=98;
+/// Cores that can be named: as many as the kernel's calls have room for by default.
+pub const CORES: usize = 1024;
+
 /// Connections at a time, unless configured otherwise: each costs buffers of some tens of kilobytes.
 pub const CONNECTIONS: usize = 4096;
 /// What may be configured: up to what one UDP socket can tell apart in practice.
@@ -298,6 +307,8 @@ pub const BENCH_DECLARATIONS: usize = 4_000_000;
 /// Declarations that are due and not yet written on one connection of a bench; more are not sent, and
 /// counted as errors.
 pub const BENCH_WAITING: usize = 1 << 16;
+/// Threads that a bench has compute beside it.
+pub const BENCH_BUSY: usize = 1024;
 /// The longest measurement, warm-up and all.
 pub const BENCH_LONGEST: Micros = Micros::from_secs(3600);
 

@@ -26,6 +26,7 @@ const LAYERS: &[&[&str]] = &[
         "trace",
         "replay",
         "fence",
+        "host",
     ],
     // Beside them: it drives the protocol's rooms from a seed, and what recovers a coordinator.
     &["sim"],

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::{io, thread};
 
 use crate::clock::{Clock, SystemClock};
+use crate::host::{HostConfig, Role};
 use crate::types::{Micros, Slot, Time};
 
 /// The thread, while it sleeps and wakes.
@@ -16,18 +17,20 @@ pub(super) struct Bare<T> {
 
 impl<T: Send + 'static> Bare<T> {
     /// Starts it: it wakes at each boundary in `[from, until)`, in `clock`'s time, and gives `note` how
-    /// late it is. Its wake-ups are as exact as the slot loop's.
+    /// late it is. Its wake-ups are as exact as the slot loop's, and it asks of the machine what that one asks.
     pub(super) fn start(
         clock: SystemClock,
         grid: Grid,
         (from, until): (Time, Time),
+        host: HostConfig,
         note: impl FnMut(Micros) -> Option<T> + Send + 'static,
     ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let thread = thread::Builder::new()
-            .name("bench-bare".into())
-            .spawn(move || sleep_and_wake(&clock, grid, (from, until), &stopped, note))?;
+        let thread = thread::Builder::new().name("bench-bare".into()).spawn(move || {
+            host.settle(Role::SlotLoop);
+            sleep_and_wake(&clock, grid, (from, until), &stopped, note)
+        })?;
         Ok(Bare { stop, thread })
     }
 
@@ -117,7 +120,8 @@ mod tests {
         let clock = SystemClock::start(Time::ZERO);
         let grid = Grid { length: Micros::from_us(500), ahead_us: 0 };
         let from = clock.now();
-        let bare = Bare::start(clock, grid, (from, from.after(Micros::from_ms(20))), Some).unwrap();
+        let until = from.after(Micros::from_ms(20));
+        let bare = Bare::start(clock, grid, (from, until), HostConfig::default(), Some).unwrap();
         let late = bare.thread.join().unwrap();
         assert!(!late.is_empty() && late.len() <= 41, "{}", late.len());
     }

@@ -12,7 +12,8 @@ use super::probe::{Probe, Seen};
 use super::{BenchError, Place, Plan};
 use crate::client::ClientBuilder;
 use crate::clock::SystemClock;
-use crate::coordinator::{Coordinator, CoordinatorConfig, CoordinatorError};
+use crate::coordinator::{Coordinator, CoordinatorConfig, CoordinatorError, SocketBuffers};
+use crate::host::{HostConfig, Role};
 use crate::resolver::Rules;
 use crate::types::Time;
 
@@ -29,6 +30,8 @@ struct Own {
     stop: oneshot::Sender<()>,
     running: JoinHandle<Result<(), CoordinatorError>>,
     kept: Option<Kept>,
+    port: u16,
+    buffers: SocketBuffers,
 }
 
 impl Host {
@@ -51,13 +54,14 @@ impl Host {
             clock: Arc::new(clock),
             admission: probe.clone(),
             observer: Some(probe.clone()),
+            host: plan.host.clone(),
             ..CoordinatorConfig::in_memory(rules)?
         };
         let mut kept = opened.map(|Opened { kept, journal, recovered, .. }| {
             (config.journal, config.recovered) = (journal, Some(recovered));
             kept
         });
-        let runtime = runtime("preclaim-io")?;
+        let runtime = runtime("preclaim-io", &plan.host)?;
         let entered = runtime.enter();
         let began = Instant::now();
         let coordinator = Coordinator::bind(config)?;
@@ -66,10 +70,11 @@ impl Host {
         let builder = ClientBuilder::default()
             .addr(coordinator.local_addr().to_string())
             .ca_der(coordinator.certificate());
+        let (port, buffers) = (coordinator.local_addr().port(), coordinator.buffers());
         let (stop, stopped) = oneshot::channel();
         let running = runtime.spawn(coordinator.run(async { drop(stopped.await) }));
         drop(entered);
-        Ok(Host { clock, builder, own: Some(Own { runtime, probe, stop, running, kept }) })
+        Ok(Host { clock, builder, own: Some(Own { runtime, probe, stop, running, kept, port, buffers }) })
     }
 
     /// Whether the coordinator is of this process, and on the same clock.
@@ -82,6 +87,11 @@ impl Host {
         self.own.as_ref().map(|own| own.probe.take())
     }
 
+    /// The port of the coordinator of this process, and what its socket was given.
+    pub(super) fn socket(&self) -> Option<(u16, SocketBuffers)> {
+        self.own.as_ref().map(|own| (own.port, own.buffers))
+    }
+
     /// The state directory, where the coordinator of this process has one.
     pub(super) fn kept(&self) -> Option<&Kept> {
         self.own.as_ref()?.kept.as_ref()
@@ -89,7 +99,7 @@ impl Host {
 
     /// Stops a coordinator of its own.
     pub(super) fn stop(&mut self) -> Result<(), BenchError> {
-        let Some(Own { runtime, stop, running, probe: _, kept }) = self.own.take() else { return Ok(()) };
+        let Some(Own { runtime, stop, running, kept, .. }) = self.own.take() else { return Ok(()) };
         // Where it has ended by itself, nobody listens, and what it ended with says why.
         let _ = stop.send(());
         let ended = runtime.block_on(running);
@@ -100,8 +110,14 @@ impl Host {
     }
 }
 
-/// As many threads as the daemon takes: one for each core but at most two.
-pub(super) fn runtime(name: &str) -> std::io::Result<Runtime> {
+/// As many threads as the daemon takes: one for each core but at most two. They ask what the daemon's ask.
+pub(super) fn runtime(name: &str, host: &HostConfig) -> std::io::Result<Runtime> {
     let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(2));
-    tokio::runtime::Builder::new_multi_thread().worker_threads(threads).thread_name(name).enable_all().build()
+    let host = host.clone();
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .thread_name(name)
+        .on_thread_start(move || host.settle(Role::Network))
+        .enable_all()
+        .build()
 }

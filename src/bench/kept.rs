@@ -15,6 +15,7 @@ use crate::audit::{Appended, Journal, SlotEntry};
 use crate::clock::{Clock, Reading, SystemClock};
 use crate::config::{Config, Durability, StateConfig, show_duration};
 use crate::coordinator::{Recovered, StartFrom, recover};
+use crate::host::HostConfig;
 use crate::limits::AUDIT_SEGMENT_BYTES;
 use crate::store::{Disk, DiskFile, FileJournal, RealDisk};
 use crate::types::{Micros, Slot, Time};
@@ -132,7 +133,7 @@ impl Kept {
     ) -> io::Result<Bare<Synced>> {
         let meter = Arc::clone(&self.meter);
         let mut beside = Beside::new(self.disk.clone())?;
-        Bare::start(clock, grid.half_a_slot_later(), time, move |late| {
+        Bare::start(clock, grid.half_a_slot_later(), time, HostConfig::default(), move |late| {
             let bytes = meter.last.load(Ordering::Relaxed);
             let took = (bytes > 0).then(|| beside.write(bytes))?.ok()?;
             Some(Synced { late, took })

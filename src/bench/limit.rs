@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::machine::{Build, Machine};
-use super::report::header;
+use super::table::header;
 use super::{BenchError, Place, Plan, PlanError, Quantiles, Report, run};
 use crate::types::Micros;
 
@@ -31,6 +31,8 @@ const LATE_PER_CENT: u64 = 1;
 pub enum Bottleneck {
     /// The processor as a whole: the slot loop's thread does not get a core in time.
     Wake,
+    /// Taking a slot's messages out of the queue.
+    Collect,
     /// Deciding.
     Resolve,
     /// Making the record durable.
@@ -54,6 +56,7 @@ impl Bottleneck {
     pub const fn as_str(self) -> &'static str {
         match self {
             Bottleneck::Wake => "processor: all cores are busy, and the slot loop does not get one in time",
+            Bottleneck::Collect => "collect: taking the slot's messages out of the queue",
             Bottleneck::Resolve => "resolve: deciding",
             Bottleneck::Persist => "persist: making the record durable",
             Bottleneck::Publish => "publish: making messages of decisions",
@@ -222,6 +225,7 @@ fn longest(report: &Report) -> Bottleneck {
     let wake = phases.wake.map(|wake| Quantiles { p90: wake.p90.saturating_sub(bare), ..wake });
     let steps = [
         (wake, Bottleneck::Wake),
+        (phases.collect, Bottleneck::Collect),
         (phases.resolve, Bottleneck::Resolve),
         (phases.persist, Bottleneck::Persist),
         (phases.publish, Bottleneck::Publish),
@@ -268,7 +272,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::bench::report::{Load, Phases, Slots};
+    use crate::bench::report::{Load, Phases, Slots, Sockets};
 
     fn all(us: u64) -> Option<Quantiles> {
         Some(Quantiles { count: 100, p50: us, p90: us, p99: us, p999: us, max: us })
@@ -286,9 +290,21 @@ mod tests {
             slot_us: 10_000,
             seed: 1,
             in_process: true,
+            burst: false,
+            busy: 0,
+            realtime: None,
+            lock_memory: false,
+            cores: Vec::new(),
+            network_cores: Vec::new(),
         };
-        let phases =
-            Phases { wake: all(50), resolve: all(300), persist: all(1), publish: all(200), send: all(400) };
+        let phases = Phases {
+            wake: all(50),
+            collect: all(2),
+            resolve: all(300),
+            persist: all(1),
+            publish: all(200),
+            send: all(400),
+        };
         Report {
             command: String::new(),
             build: Build::this(),
@@ -306,12 +322,16 @@ mod tests {
             wait: all(5_000),
             work: all(900),
             network: all(100),
+            to_coordinator: all(60),
+            to_agent: all(40),
             first_sent: all(600),
             last_sent: all(950),
             bare: all(40),
             load_delay: all(60),
             phases: Some(phases),
             socket_full: Some(0),
+            sockets: Sockets { buffers: None, lost_by_coordinator: Some(0), lost_by_load: Some(0) },
+            bursts: None,
             log: None,
         }
     }
@@ -341,6 +361,7 @@ mod tests {
             })
         };
         assert_eq!(with(|_, phases| phases.resolve = all(9_000)), Some(Bottleneck::Resolve));
+        assert_eq!(with(|_, phases| phases.collect = all(9_000)), Some(Bottleneck::Collect));
         assert_eq!(with(|_, phases| phases.persist = all(9_000)), Some(Bottleneck::Persist));
         assert_eq!(with(|_, phases| phases.publish = all(9_000)), Some(Bottleneck::Publish));
         assert_eq!(with(|_, phases| phases.wake = all(9_000)), Some(Bottleneck::Wake));

@@ -3,11 +3,11 @@
 
 mod line;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, mpsc};
@@ -16,14 +16,18 @@ use tokio::task::JoinSet;
 use self::line::{Driven, Line};
 pub(super) use self::line::{Record, run_number};
 use super::bare::{Bare, Grid};
+use super::burn::Busy;
 use super::disk::DiskPlace;
 use super::host::{self, Host};
 use super::kept::{Kept, Recovery, Synced, Written};
 use super::probe::Seen;
+use super::report::Sockets;
 use super::schedule::{Asks, Due, Schedule};
-use super::{BenchError, Plan};
+use super::{BenchError, Plan, drops};
+use crate::client::Link;
 use crate::clock::{Clock, SystemClock};
 use crate::config::Durability;
+use crate::host::HostConfig;
 use crate::limits;
 use crate::types::{Agent, Micros, Time};
 
@@ -55,10 +59,11 @@ pub(super) struct Measured {
     pub(super) beside: Vec<Synced>,
     pub(super) seen: Option<Seen>,
     pub(super) log: Option<Log>,
+    pub(super) sockets: Sockets,
 }
 
 pub(super) fn run(plan: &Plan, host: &Host, tell: &dyn Fn(&str)) -> Result<Measured, BenchError> {
-    let runtime = host::runtime("bench-load")?;
+    let runtime = host::runtime("bench-load", &HostConfig::default())?;
     let ended = run_on(&runtime, plan, host, tell);
     // Nothing is left that anybody waits for.
     runtime.shutdown_background();
@@ -74,17 +79,22 @@ fn run_on(runtime: &Runtime, plan: &Plan, host: &Host, tell: &dyn Fn(&str)) -> R
     let from = start.after(plan.warmup);
     let until = from.after(plan.duration);
     let asks = Arc::new(Asks::new(plan, format!("bench/{run:016x}"), grid.length));
-    let names = lines.iter().map(|line| (line.name.clone(), line.local_port())).collect();
+    let names: Vec<(Agent, Option<u16>)> =
+        lines.iter().map(|line| (line.name.clone(), line.local_port())).collect();
+    // So that their sockets can still be asked what they lost when the lines have ended.
+    let links: Vec<Arc<dyn Link>> = lines.iter().map(Line::link).collect();
     let (senders, mut driving) = drive_all(runtime, lines, clock, &asks, (from, until));
-    let bare = Bare::start(clock, grid, (from, until), Some)?;
+    let busy = Busy::start(plan.busy, Instant::now() + until.after(GRACE).since(clock.now()).to_std())?;
+    let bare = Bare::start(clock, grid, (from, until), above(&plan.host), Some)?;
     let beside = host.kept().map(|kept| kept.write_beside(clock, grid, (from, until))).transpose()?;
-    let schedule = Schedule::new(plan, start);
+    let schedule = Schedule::new(plan, grid, start);
     let pacer = thread::Builder::new()
         .name("bench-pacer".into())
         .spawn(move || pace(&clock, &schedule, (from, until), &senders))?;
     watch_time(&clock, (start, from, until), tell);
     // It only panics where the schedule is broken; nothing was declared then, which shows.
     let not_sent = pacer.join().unwrap_or_default();
+    drop(busy);
     let driven: Vec<Driven> = runtime.block_on(async {
         let mut all = Vec::new();
         while let Some(ended) = driving.join_next().await {
@@ -92,6 +102,8 @@ fn run_on(runtime: &Runtime, plan: &Plan, host: &Host, tell: &dyn Fn(&str)) -> R
         }
         all
     });
+    let sockets = Sockets::ask(host, &names);
+    drop(links);
     let mut measured = Measured {
         records: Vec::new(),
         declared: not_sent,
@@ -104,6 +116,7 @@ fn run_on(runtime: &Runtime, plan: &Plan, host: &Host, tell: &dyn Fn(&str)) -> R
         beside: beside.map(Bare::noted).unwrap_or_default(),
         seen: host.seen(),
         log: host.kept().map(|kept| Log::of(kept, clock)),
+        sockets,
     };
     measured.fail("not_sent", not_sent);
     driven.into_iter().for_each(|driven| measured.add(driven));
@@ -141,6 +154,25 @@ impl Measured {
     fn fail(&mut self, why: &'static str, count: u64) {
         if count > 0 {
             *self.failures.entry(why).or_default() += count;
+        }
+    }
+}
+
+/// What the bare thread asks of the machine: what the slot loop asks, and to go before that, since both wake at the
+/// same instants and it needs a few microseconds.
+fn above(host: &HostConfig) -> HostConfig {
+    HostConfig { realtime: host.realtime.map(|priority| priority.saturating_add(1)), ..host.clone() }
+}
+
+impl Sockets {
+    /// What the sockets on both sides lost until now.
+    fn ask(host: &Host, lines: &[(Agent, Option<u16>)]) -> Self {
+        let ports: BTreeSet<u16> = lines.iter().filter_map(|(_, port)| *port).collect();
+        let own = host.socket();
+        Sockets {
+            buffers: own.map(|(_, buffers)| buffers),
+            lost_by_coordinator: own.and_then(|(port, _)| drops::on_ports(&BTreeSet::from([port]))),
+            lost_by_load: drops::on_ports(&ports),
         }
     }
 }

@@ -18,8 +18,10 @@
 //! ```
 
 mod bare;
+mod burn;
 mod crowd;
 mod disk;
+mod drops;
 mod host;
 mod kept;
 mod limit;
@@ -31,12 +33,14 @@ mod probe;
 mod report;
 mod schedule;
 mod stats;
+mod table;
 mod threshold;
 mod watched;
 
 use std::io;
 
 pub(crate) use bare::{Grid, sleep_and_wake};
+pub(crate) use burn::burn;
 pub use crowd::{Crowd, fill};
 pub use disk::DiskPlace;
 pub(crate) use kept::Beside;
@@ -44,12 +48,13 @@ pub use limit::{Bottleneck, LimitReport, Step, find_limit};
 pub use log_report::{LogReport, Snapshots};
 pub use machine::{Build, Machine};
 pub use plan::{Keep, Place, Plan, PlanError};
-pub use report::{Load, Phases, Report, Slots};
+pub use report::{Bursts, Load, Phases, Report, Slots, Sockets};
 pub use stats::Quantiles;
 pub use threshold::{Threshold, ThresholdError};
 
 use crate::client::ConnectError;
 use crate::coordinator::{BindError, CoordinatorError, IdentityError, RecoveryError};
+use crate::host::Refusal;
 
 /// Why nothing was measured.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +84,10 @@ pub enum BenchError {
     /// The log of a state directory could not be written.
     #[error("the state directory cannot be filled: {0}")]
     Journal(String),
+    /// The machine refuses what the plan asks of it for the coordinator's threads: figures without it would
+    /// be taken for figures with it.
+    #[error("{0}")]
+    Host(#[from] Refusal),
     /// The machine refuses threads or sockets.
     #[error("the machine refuses: {0}")]
     Machine(#[from] io::Error),
@@ -97,6 +106,9 @@ pub enum BenchError {
 /// Inside a tokio runtime.
 pub fn run(plan: &Plan, command: &str, tell: &dyn Fn(&str)) -> Result<Report, BenchError> {
     plan.check()?;
+    if let Some(refusal) = plan.host.clone().prepare().1.into_iter().next() {
+        return Err(refusal.into());
+    }
     let mut host = host::Host::start(plan)?;
     let measured = load::run(plan, &host, tell);
     let ended = host.stop();

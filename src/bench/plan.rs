@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::client::ClientBuilder;
 use crate::config::Durability;
+use crate::host::HostConfig;
 use crate::limits;
 use crate::types::Micros;
 
@@ -53,6 +54,12 @@ pub struct Plan {
     pub place: Place,
     /// How a coordinator of its own keeps its records; `None` keeps none.
     pub keep: Option<Keep>,
+    /// Whether all agents declare at once, as a slot begins, and not spread over the time.
+    pub burst: bool,
+    /// Threads that compute all the while, as other work on the machine would.
+    pub busy: usize,
+    /// What the threads of a coordinator of its own ask of the machine.
+    pub host: HostConfig,
 }
 
 impl Default for Plan {
@@ -68,6 +75,9 @@ impl Default for Plan {
             seed: 1,
             place: Place::InProcess,
             keep: None,
+            burst: false,
+            busy: 0,
+            host: HostConfig::default(),
         }
     }
 }
@@ -119,6 +129,10 @@ impl Plan {
         let is_remote = matches!(self.place, Place::Remote(_));
         let alone = "used without --addr: it is the coordinator in this process that keeps records";
         within("--durability", self.keep.is_none() || !is_remote, alone.to_owned())?;
+        let alone = "used without --addr: it is the coordinator in this process whose threads have it";
+        within("--realtime, --lock-memory, --cores", !self.host.asks() || !is_remote, alone.to_owned())?;
+        let most = limits::BENCH_BUSY;
+        within("--busy", self.busy <= most, format!("at most {most}"))?;
         within(
             "--agents x --rate x time",
             self.declarations() <= most as f64,
@@ -171,5 +185,9 @@ mod tests {
         assert_eq!(wrong(|plan| plan.keep = crowded(u64::MAX)), "--grants");
         let remote = |plan: &mut Plan| (plan.keep, plan.place) = (crowded(0), Place::Remote(Box::default()));
         assert_eq!(wrong(remote), "--durability");
+        let remote =
+            |plan: &mut Plan| (plan.host.lock_memory, plan.place) = (true, Place::Remote(Box::default()));
+        assert_eq!(wrong(remote), "--realtime, --lock-memory, --cores");
+        assert_eq!(wrong(|plan| plan.busy = limits::BENCH_BUSY + 1), "--busy");
     }
 }

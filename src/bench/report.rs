@@ -1,7 +1,6 @@
-//! What was measured, as data and as a table for people.
+//! What was measured, as data.
 
-use std::collections::BTreeMap;
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -11,7 +10,7 @@ use super::machine::{Build, Machine};
 use super::probe::Seen;
 use super::stats::Quantiles;
 use super::{Place, Plan};
-use crate::coordinator::{Punctuality, SlotReport};
+use crate::coordinator::{Punctuality, SlotReport, SocketBuffers};
 use crate::types::{FixedMap, Micros, Slot, Time};
 
 /// What was measured. Spans of time are in µs; docs/BENCH.md says between which points each is taken.
@@ -52,6 +51,10 @@ pub struct Report {
     /// Everything else: the load's own delay, both ways through both kernels, and reading. Of a
     /// coordinator elsewhere, `work` too.
     pub network: Option<Quantiles>,
+    /// Of it, from when the load comes to declare it until the coordinator has admitted it.
+    pub to_coordinator: Option<Quantiles>,
+    /// Of it, from the last datagram with its connection's news until the answer is decoded.
+    pub to_agent: Option<Quantiles>,
     /// From a slot's end until its first datagram was handed to the kernel; one span a slot.
     pub first_sent: Option<Quantiles>,
     /// The same for its last datagram.
@@ -62,8 +65,12 @@ pub struct Report {
     pub load_delay: Option<Quantiles>,
     /// The slot loop's work, step by step.
     pub phases: Option<Phases>,
-    /// How often the kernel had no room for a datagram.
+    /// How often the kernel had no room for a datagram that was to be sent.
     pub socket_full: Option<u64>,
+    /// The sockets of both sides.
+    pub sockets: Sockets,
+    /// The bursts of a load that declares in bursts.
+    pub bursts: Option<Bursts>,
     /// The log of a coordinator that keeps one.
     pub log: Option<LogReport>,
 }
@@ -89,6 +96,50 @@ pub struct Load {
     pub seed: u64,
     /// Whether the coordinator was in this process.
     pub in_process: bool,
+    /// Whether all agents declared at once.
+    pub burst: bool,
+    /// Threads that computed all the while.
+    pub busy: usize,
+    /// The slot loop's real-time priority; the connections' threads had one less.
+    pub realtime: Option<u8>,
+    /// Whether memory was locked.
+    pub lock_memory: bool,
+    /// The slot loop's cores, where it had some of its own.
+    pub cores: Vec<usize>,
+    /// Those of the connections' threads.
+    pub network_cores: Vec<usize>,
+}
+
+/// The sockets of both sides, over their whole life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Sockets {
+    /// What the coordinator's was given.
+    pub buffers: Option<SocketBuffers>,
+    /// Datagrams that found the coordinator's receive buffer full, and were lost.
+    pub lost_by_coordinator: Option<u64>,
+    /// Those that found a receive buffer of the load full.
+    pub lost_by_load: Option<u64>,
+}
+
+impl Sockets {
+    /// Datagrams that were lost on both sides.
+    pub fn lost(&self) -> Option<u64> {
+        let sides = [self.lost_by_coordinator, self.lost_by_load];
+        sides.into_iter().flatten().reduce(u64::saturating_add)
+    }
+}
+
+/// Bursts: in each, all agents declare as a slot opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Bursts {
+    /// How many.
+    pub count: u64,
+    /// Slots in which declarations of one burst were decided, at most: 1 where each was taken in within its slot.
+    pub slots_at_most: u64,
+    /// From all being due until the last answer was decoded; one span a burst.
+    pub whole: Option<Quantiles>,
+    /// From the end of the last slot of a burst until its last datagram was handed to the kernel; one span a burst.
+    pub last_sent: Option<Quantiles>,
 }
 
 /// Slots in which something was decided, by how they kept their time.
@@ -105,12 +156,14 @@ pub struct Slots {
 /// The steps of a slot, one span a slot.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Phases {
-    /// From the slot's end until its loop had woken and closed it; without slots that were caught up,
-    /// which waited for the work on those before them.
+    /// How late the slot loop's timer was; without slots that were caught up, which waited for the work
+    /// on those before them.
     pub wake: Option<Quantiles>,
+    /// Closing: taking the slot's messages out of the queue that sessions put them in.
+    pub collect: Option<Quantiles>,
     /// Deciding.
     pub resolve: Option<Quantiles>,
-    /// Making the record durable.
+    /// Making the record, and making it durable.
     pub persist: Option<Quantiles>,
     /// Making messages of the decisions and handing them to the connections.
     pub publish: Option<Quantiles>,
@@ -142,12 +195,16 @@ pub(super) fn make(plan: &Plan, command: &str, measured: Measured) -> Report {
         wait: Quantiles::of(spans.iter().map(|parts| parts.wait)),
         work: Quantiles::of(spans.iter().filter_map(|parts| parts.work)),
         network: Quantiles::of(spans.iter().filter_map(|parts| parts.network)),
+        to_coordinator: Quantiles::of(spans.iter().filter_map(|parts| parts.to_coordinator)),
+        to_agent: Quantiles::of(spans.iter().filter_map(|parts| parts.to_agent)),
         first_sent: seen.as_ref().and_then(|seen| Quantiles::of(seen.sent.values().map(|sent| sent.first))),
         last_sent: seen.as_ref().and_then(|seen| Quantiles::of(seen.sent.values().map(|sent| sent.last))),
         bare: Quantiles::of(measured.bare.iter().copied()),
         load_delay: Quantiles::of(records.iter().map(|record| record.sent.since(record.due))),
         phases: seen.as_ref().map(phases),
         socket_full: measured.seen.as_ref().map(|seen| seen.socket_full),
+        sockets: measured.sockets,
+        bursts: plan.burst.then(|| bursts(records, seen.as_ref())),
         log: seen.as_ref().and_then(|seen| LogReport::of(&measured, &seen.slots)),
         errors_by_reason: measured.failures,
     }
@@ -164,6 +221,29 @@ fn load(plan: &Plan, measured: &Measured) -> Load {
         slot_us: measured.grid.length.as_us(),
         seed: plan.seed,
         in_process: matches!(plan.place, Place::InProcess),
+        burst: plan.burst,
+        busy: plan.busy,
+        realtime: plan.host.realtime,
+        lock_memory: plan.host.lock_memory,
+        cores: plan.host.cores.clone(),
+        network_cores: plan.host.network_cores.clone(),
+    }
+}
+
+/// The declarations that were due at one time are a burst.
+fn bursts(records: &[Record], seen: Option<&Joined>) -> Bursts {
+    let mut all: BTreeMap<Time, (BTreeSet<Slot>, Time)> = BTreeMap::new();
+    for record in records {
+        let (slots, last) = all.entry(record.due).or_insert((BTreeSet::new(), record.received));
+        slots.insert(record.slot);
+        *last = record.received.max(*last);
+    }
+    let sent = |slots: &BTreeSet<Slot>| seen?.sent.get(slots.last()?).map(|sent| sent.last);
+    Bursts {
+        count: all.len() as u64,
+        slots_at_most: all.values().map(|(slots, _)| slots.len() as u64).max().unwrap_or(0),
+        whole: Quantiles::of(all.iter().map(|(due, (_, last))| last.since(*due))),
+        last_sent: Quantiles::of(all.values().filter_map(|(slots, _)| sent(slots))),
     }
 }
 
@@ -179,10 +259,11 @@ fn phases(seen: &Joined) -> Phases {
     let send = |report: &SlotReport| Some(seen.sent.get(&report.slot)?.last.less(published(report)));
     let woken = seen.slots.iter().filter(|report| report.punctuality != Punctuality::CaughtUp);
     Phases {
-        wake: Quantiles::of(woken.map(|report| report.closed.since(report.at))),
-        resolve: step(|report| report.resolved.since(report.closed)),
-        persist: step(|report| report.persisted.since(report.resolved)),
-        publish: step(|report| report.published.since(report.persisted)),
+        wake: Quantiles::of(woken.map(SlotReport::wake)),
+        collect: step(SlotReport::collect),
+        resolve: step(SlotReport::resolve),
+        persist: step(SlotReport::persist),
+        publish: step(SlotReport::publish),
         send: Quantiles::of(seen.slots.iter().filter_map(send)),
     }
 }
@@ -236,6 +317,8 @@ struct Parts {
     wait: Micros,
     work: Option<Micros>,
     network: Option<Micros>,
+    to_coordinator: Option<Micros>,
+    to_agent: Option<Micros>,
 }
 
 impl Parts {
@@ -244,44 +327,26 @@ impl Parts {
         let at = measured.grid.here(record.at);
         let Some(seen) = seen else {
             let wait = at.since(record.sent);
-            return Parts { whole, wait, work: None, network: Some(whole.less(wait)) };
+            let network = Some(whole.less(wait));
+            return Parts { whole, wait, work: None, network, to_coordinator: None, to_agent: None };
         };
-        let arrived = seen.arrived.get(&(record.line, record.id)).copied().unwrap_or(record.sent);
-        let wait = at.since(arrived);
+        let arrived = seen.arrived.get(&(record.line, record.id)).copied();
+        let wait = at.since(arrived.unwrap_or(record.sent));
         let port = measured.lines.get(record.line).and_then(|(_, port)| *port);
         let left = port.and_then(|port| seen.left.get(&(port, record.slot)));
         let work = left.map(|left| left.since(at));
-        let network = work.map(|work| whole.less(wait).less(work));
-        Parts { whole, wait, work, network }
+        Parts {
+            whole,
+            wait,
+            work,
+            network: work.map(|work| whole.less(wait).less(work)),
+            to_coordinator: arrived.map(|arrived| arrived.since(record.sent)),
+            to_agent: left.map(|left| record.received.since(*left)),
+        }
     }
 }
 
 impl Report {
-    /// A row of the table: what it is, and its quantiles.
-    fn rows(&self) -> [(&'static str, Option<Quantiles>); 8] {
-        [
-            ("whole: due to decided", self.whole),
-            ("  wait for the slot's end", self.wait),
-            ("  work, slot's end to sent", self.work),
-            ("  network and client", self.network),
-            ("slot's end to first sent", self.first_sent),
-            ("slot's end to last sent", self.last_sent),
-            ("a bare thread, same sleep", self.bare),
-            ("the load's own delay", self.load_delay),
-        ]
-    }
-
-    fn step_rows(&self) -> Vec<(&'static str, Option<Quantiles>)> {
-        let Some(Phases { wake, resolve, persist, publish, send }) = self.phases else { return Vec::new() };
-        vec![
-            ("slot loop: wake", wake),
-            ("  resolve", resolve),
-            ("  persist", persist),
-            ("  publish", publish),
-            ("  send", send),
-        ]
-    }
-
     /// By how much the p99 of a slot's first and last datagram lie above the bare thread's, in µs.
     pub fn over_bare(&self) -> Option<(u64, u64)> {
         let (bare, first, last) = (self.bare?.p99, self.first_sent?.p99, self.last_sent?.p99);
@@ -295,63 +360,4 @@ impl Report {
         let (last, sync, bare) = (self.last_sent?.p99, log.fdatasync?.p99, log.bare_sync?.p99);
         Some((last.saturating_sub(sync), last.saturating_sub(bare)))
     }
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Load { agents, rate, conflict, connections, slot_us, in_process, duration_us, .. } = &self.load;
-        let place = if *in_process { "in this process" } else { "elsewhere" };
-        let seconds = *duration_us as f64 / 1e6;
-        writeln!(f, "{}", self.command)?;
-        writeln!(f, "{}", header(&self.build, &self.machine))?;
-        writeln!(
-            f,
-            "{agents} agents on {connections} connections, {rate}/s each, {:.1}% on hot paths, {seconds} s, \
-             slots of {} ms, coordinator {place}\n",
-            conflict * 100.0,
-            *slot_us as f64 / 1e3,
-        )?;
-        writeln!(f, "{:<32}{:>10}{:>10}{:>10}{:>10}{:>10}", "µs", "p50", "p90", "p99", "p99.9", "max")?;
-        let of_log = self.log.iter().flat_map(LogReport::rows);
-        for (name, quantiles) in self.rows().into_iter().chain(self.step_rows()).chain(of_log) {
-            row(f, name, quantiles)?;
-        }
-        writeln!(f)?;
-        if let Some((first, last)) = self.over_bare() {
-            writeln!(f, "p99 over the bare thread's: first sent +{first} µs, last sent +{last} µs")?;
-        }
-        if let (Some(persist), Some((last, over_bare))) =
-            (self.log.as_ref().and_then(LogReport::persist_over_fdatasync), self.last_over_sync())
-        {
-            writeln!(f, "p99 over that of one fdatasync: persist +{persist} µs, last sent +{last} µs")?;
-            writeln!(f, "p99 over a bare thread's sleep and fdatasync: last sent +{over_bare} µs")?;
-        }
-        if let Some(Slots { run, late, caught_up }) = self.slots {
-            writeln!(f, "slots with decisions {run}, late {late} (of them caught up {caught_up})")?;
-        }
-        self.log.iter().try_for_each(|log| log.fmt(f))?;
-        write!(
-            f,
-            "declared {}, decided {} ({:.0}/s): granted {}, conflict {}; errors {}",
-            self.declared, self.decided, self.decisions_per_second, self.granted, self.conflicts, self.errors
-        )?;
-        self.errors_by_reason.iter().try_for_each(|(why, count)| write!(f, ", {why} {count}"))?;
-        writeln!(f)
-    }
-}
-
-pub(super) fn header(build: &Build, machine: &Machine) -> String {
-    let cpu = machine.cpu.as_deref().unwrap_or("unknown processor");
-    let kernel = machine.kernel.as_deref().unwrap_or("");
-    let load = machine.load_average.map_or(String::new(), |load| format!(", load average {load}"));
-    let (Build { version, profile, features }, Machine { cores, os, .. }) = (build, machine);
-    let features = features.join("+");
-    format!("preclaim {version} ({profile}, {features}) on {cpu}, {cores} cores, {os} {kernel}{load}")
-}
-
-fn row(f: &mut fmt::Formatter<'_>, name: &str, quantiles: Option<Quantiles>) -> fmt::Result {
-    let Some(Quantiles { p50, p90, p99, p999, max, count: _ }) = quantiles else {
-        return writeln!(f, "{name:<32}{:>10}", "-");
-    };
-    writeln!(f, "{name:<32}{p50:>10}{p90:>10}{p99:>10}{p999:>10}{max:>10}")
 }

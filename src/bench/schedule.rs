@@ -1,6 +1,6 @@
 //! Which declaration is due when, and what it asks for. Pure: the same plan and seed declare the same.
 
-use super::Plan;
+use super::{Grid, Plan};
 use crate::types::{Micros, RawClaim, RawIntent, RawMode, RawTarget, Time};
 
 /// Paths that all agents contend for: some, so that conflicts meet different holders.
@@ -24,7 +24,7 @@ pub(super) struct Due {
 }
 
 /// When each agent declares. All have one period and a phase of their own, spread over it evenly with
-/// some jitter, so that slots are filled evenly but not all alike.
+/// some jitter, so that slots are filled evenly but not all alike; in bursts all declare as a slot opens.
 #[derive(Clone, Debug)]
 pub(super) struct Schedule {
     start: Time,
@@ -34,11 +34,22 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    pub(super) fn new(plan: &Plan, start: Time) -> Self {
+    pub(super) fn new(plan: &Plan, grid: Grid, start: Time) -> Self {
+        if plan.burst {
+            return Schedule::of_bursts(plan, grid, start);
+        }
         let agents = plan.agents as f64;
         let phase =
             |agent: usize| (agent as f64 + fraction(draw(plan.seed, agent as u64, u64::MAX))) / agents;
         Schedule { start, period_us: 1e6 / plan.rate, phases: (0..plan.agents).map(phase).collect() }
+    }
+
+    /// From the first boundary after `start` on, and again after whole slots.
+    fn of_bursts(plan: &Plan, grid: Grid, start: Time) -> Self {
+        let slot = grid.length.as_us() as f64;
+        let slots = (1e6 / plan.rate / slot).round().max(1.0);
+        let (start, period_us) = (grid.boundary_after(start), slots * slot);
+        Schedule { start, period_us, phases: vec![0.0; plan.agents] }
     }
 
     /// Everything that is due, in order, without end.
@@ -110,7 +121,19 @@ mod tests {
     use super::*;
 
     fn schedule(plan: &Plan) -> Schedule {
-        Schedule::new(plan, Time::from_us(1_000_000))
+        Schedule::new(plan, Grid { length: plan.slot, ahead_us: 0 }, Time::from_us(1_000_001))
+    }
+
+    #[test]
+    fn in_a_burst_all_are_due_as_a_slot_opens() {
+        let plan = Plan { agents: 3, rate: 30.0, burst: true, ..Plan::default() };
+        let dues: Vec<Due> = schedule(&plan).dues().take(6).collect();
+        let at: Vec<u64> = dues.iter().map(|due| due.at.as_us()).collect();
+        assert_eq!(at, [1_010_000, 1_010_000, 1_010_000, 1_040_000, 1_040_000, 1_040_000]);
+        assert_eq!(dues.iter().map(|due| due.agent).collect::<Vec<_>>(), [0, 1, 2, 0, 1, 2]);
+        let often = Plan { agents: 1, rate: 1_000.0, burst: true, ..Plan::default() };
+        let at: Vec<u64> = schedule(&often).dues().take(2).map(|due| due.at.as_us()).collect();
+        assert_eq!(at[1] - at[0], 10_000, "no more than one a slot");
     }
 
     #[test]

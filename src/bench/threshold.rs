@@ -9,9 +9,9 @@ use crate::config::parse_duration;
 
 /// What may be written, for people.
 pub(super) const THRESHOLD_RULE: &str = "FIGURE OP VALUE. A figure is p50, p90, p99, p999 or max of the whole, or of \
-     another span with its name in front (wait_, work_, network_, first_sent_, last_sent_, bare_, load_delay_, \
-     persist_, fdatasync_, bare_sync_), as in work_p99; or first_over_bare, last_over_bare, \
-     persist_over_fdatasync, last_over_fdatasync, last_over_bare_sync, late, errors, decisions_per_second. OP is >, >=, < or <=. \
+     another span with its name in front (wait_, work_, network_, to_coordinator_, to_agent_, load_delay_, first_sent_, \
+     last_sent_, bare_, wake_, collect_, resolve_, publish_, send_, persist_, fdatasync_, bare_sync_), as in work_p99; or first_over_bare, last_over_bare, \
+     persist_over_fdatasync, last_over_fdatasync, last_over_bare_sync, late, lost, errors, decisions_per_second. OP is >, >=, < or <=. \
      A span's value has a unit (12ms, 500us), the others are plain numbers";
 
 /// A condition under which a report fails.
@@ -40,6 +40,7 @@ enum Figure {
     LastOverFdatasync,
     LastOverBareSync,
     Late,
+    Lost,
     Errors,
     DecisionsPerSecond,
 }
@@ -54,6 +55,13 @@ enum Span {
     LastSent,
     Bare,
     LoadDelay,
+    ToCoordinator,
+    ToAgent,
+    Wake,
+    Collect,
+    Resolve,
+    Publish,
+    Send,
     Persist,
     Fdatasync,
     BareSync,
@@ -77,7 +85,7 @@ enum Compare {
 }
 
 /// None of the names begins with one before it.
-const SPANS: [(&str, Span); 11] = [
+const SPANS: [(&str, Span); 18] = [
     ("whole_", Span::Whole),
     ("wait_", Span::Wait),
     ("work_", Span::Work),
@@ -87,6 +95,13 @@ const SPANS: [(&str, Span); 11] = [
     ("bare_sync_", Span::BareSync),
     ("bare_", Span::Bare),
     ("load_delay_", Span::LoadDelay),
+    ("to_coordinator_", Span::ToCoordinator),
+    ("to_agent_", Span::ToAgent),
+    ("wake_", Span::Wake),
+    ("collect_", Span::Collect),
+    ("resolve_", Span::Resolve),
+    ("publish_", Span::Publish),
+    ("send_", Span::Send),
     ("persist_", Span::Persist),
     ("fdatasync_", Span::Fdatasync),
 ];
@@ -100,6 +115,7 @@ impl Figure {
             "last_over_fdatasync" => Figure::LastOverFdatasync,
             "last_over_bare_sync" => Figure::LastOverBareSync,
             "late" => Figure::Late,
+            "lost" => Figure::Lost,
             "errors" => Figure::Errors,
             "decisions_per_second" => Figure::DecisionsPerSecond,
             name => {
@@ -111,7 +127,7 @@ impl Figure {
     }
 
     fn is_span(self) -> bool {
-        !matches!(self, Figure::Late | Figure::Errors | Figure::DecisionsPerSecond)
+        !matches!(self, Figure::Late | Figure::Lost | Figure::Errors | Figure::DecisionsPerSecond)
     }
 
     /// Its value in `report`, where that has it.
@@ -125,6 +141,7 @@ impl Figure {
             Figure::LastOverFdatasync => report.last_over_sync().map(|(over_sync, _)| whole(over_sync)),
             Figure::LastOverBareSync => report.last_over_sync().map(|(_, over_bare)| whole(over_bare)),
             Figure::Late => report.slots.map(|slots| whole(slots.late)),
+            Figure::Lost => report.sockets.lost().map(whole),
             Figure::Errors => Some(whole(report.errors)),
             Figure::DecisionsPerSecond => Some(report.decisions_per_second),
         }
@@ -142,6 +159,13 @@ impl Span {
             Span::LastSent => report.last_sent,
             Span::Bare => report.bare,
             Span::LoadDelay => report.load_delay,
+            Span::ToCoordinator => report.to_coordinator,
+            Span::ToAgent => report.to_agent,
+            Span::Wake => report.phases?.wake,
+            Span::Collect => report.phases?.collect,
+            Span::Resolve => report.phases?.resolve,
+            Span::Publish => report.phases?.publish,
+            Span::Send => report.phases?.send,
             Span::Persist => report.log.as_ref()?.persist,
             Span::Fdatasync => report.log.as_ref()?.fdatasync,
             Span::BareSync => report.log.as_ref()?.bare_sync,
@@ -247,6 +271,7 @@ mod tests {
         }
         assert_eq!(parsed("late>0"), (Figure::Late, Compare::Above, 0.0));
         assert_eq!(parsed("errors>0").0, Figure::Errors);
+        assert_eq!(parsed("lost>0").0, Figure::Lost);
         assert_eq!(parsed("last_over_bare>1ms"), (Figure::LastOverBare, Compare::Above, 1_000.0));
         assert_eq!(parsed("persist_over_fdatasync>1ms").0, Figure::PersistOverFdatasync);
         assert_eq!(parsed("last_over_fdatasync>1ms").0, Figure::LastOverFdatasync);

@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use clap::builder::{RangedI64ValueParser, RangedU64ValueParser};
 use serde::Serialize;
 
 use super::ExitCode;
@@ -11,7 +12,8 @@ use super::output::{self, Progress};
 use crate::bench::{self, BenchError, Keep, Place, Plan, Threshold, find_limit};
 use crate::client::{ClientBuilder, ConnectError};
 use crate::config::{self, DURATION_RULE, parse_duration};
-use crate::limits::SYNC_INTERVAL;
+use crate::host::HostConfig;
+use crate::limits::{CORES, REALTIME_RANGE, SYNC_INTERVAL};
 use crate::types::Micros;
 
 const EXAMPLE: &str = "\
@@ -20,6 +22,8 @@ Example:
   $ preclaim bench --agents 500 --rate 20 --conflict 30% --output json
   $ preclaim bench --fail 'p99>13ms' --fail 'last_over_bare>1ms' --fail 'errors>0'
   $ preclaim bench --durability slot --fail 'last_over_fdatasync>1ms'
+  $ preclaim bench --agents 1000 --rate 1 --burst --slot 100ms --fail 'lost>0'
+  $ sudo preclaim bench --busy 2 --realtime 10       # beside other work, with real-time priority
   $ preclaim bench --find-limit                      # how much this machine bears
   $ preclaim bench --addr 127.0.0.1:7411 --ca ca.pem # a coordinator that runs
 
@@ -28,9 +32,9 @@ those before it have been answered. Times in JSON are microseconds. docs/BENCH.m
 says what is measured between which points.
 
 A figure of --fail is p50, p90, p99, p999 or max of the whole, or with a name in front:
-wait_, work_, network_, first_sent_, last_sent_, bare_, load_delay_ (work_p99>1ms); or
-first_over_bare, last_over_bare (p99 less the bare thread's p99), late, errors,
-decisions_per_second. With --durability also persist_, fdatasync_, bare_sync_, and
+wait_, work_, network_, to_coordinator_, to_agent_, load_delay_, first_sent_, last_sent_,
+bare_, wake_, collect_, resolve_, publish_, send_ (work_p99>1ms); or first_over_bare,
+last_over_bare (p99 less the bare thread's p99), late, lost, errors, decisions_per_second. With --durability also persist_, fdatasync_, bare_sync_, and
 persist_over_fdatasync, last_over_fdatasync, last_over_bare_sync. Where one is over its value, or was not measured, it ends with 99.";
 
 /// Measure how fast slots are decided and answered
@@ -80,6 +84,24 @@ pub(super) struct Args {
     /// Connections, over which the agents are dealt out [default: one for each agent]
     #[arg(long, value_name = "N")]
     connections: Option<usize>,
+    /// All agents declare at once, as a slot begins, and not spread over the time
+    #[arg(long, conflicts_with = "find_limit")]
+    burst: bool,
+    /// Threads that compute all the while, as other work on the machine would
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    busy: usize,
+    /// Real-time priority of the coordinator's slot loop, as [host] realtime; its connections have one less
+    #[arg(long, value_name = "PRIORITY", conflicts_with = "addr", value_parser = priority())]
+    realtime: Option<u8>,
+    /// Keep all memory in memory, as [host] lock_memory
+    #[arg(long, conflicts_with = "addr")]
+    lock_memory: bool,
+    /// Cores of the slot loop, as [host] cores: 1 or 1,3
+    #[arg(long, value_name = "CORES", conflicts_with = "addr", value_delimiter = ',', value_parser = core())]
+    cores: Vec<usize>,
+    /// Cores of the coordinator's connections, as [host] network_cores
+    #[arg(long, value_name = "CORES", conflicts_with = "addr", value_delimiter = ',', value_parser = core())]
+    network_cores: Vec<usize>,
     /// What the schedule and the conflicting declarations are drawn from
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -108,6 +130,15 @@ enum Durability {
 enum Form {
     Table,
     Json,
+}
+
+fn priority() -> RangedI64ValueParser<u8> {
+    let (least, most) = REALTIME_RANGE.into_inner();
+    RangedI64ValueParser::new().range(i64::from(least)..=i64::from(most))
+}
+
+fn core() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(0..CORES as u64)
 }
 
 fn duration(text: &str) -> Result<Micros, String> {
@@ -177,6 +208,14 @@ fn plan(args: Args) -> Plan {
         seed: args.seed,
         place,
         keep,
+        burst: args.burst,
+        busy: args.busy,
+        host: HostConfig {
+            realtime: args.realtime,
+            lock_memory: args.lock_memory,
+            cores: args.cores,
+            network_cores: args.network_cores,
+        },
     }
 }
 

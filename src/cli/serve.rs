@@ -15,6 +15,7 @@ use crate::coordinator::{
     self, BindError, Coordinator, CoordinatorConfig, CoordinatorError, Feasibility, Identity, RecoveryError,
     Report, Restart, StartFrom,
 };
+use crate::host::Role;
 use crate::store::{self, OpenError, RealDisk};
 use crate::telemetry::Telemetry;
 use crate::types::{Micros, Time};
@@ -210,19 +211,28 @@ pub(super) fn coordinator_config(
         admission: Arc::new(Feasibility::new(config.frames)),
         observer: None,
         check_invariants,
+        host: config.host,
     }
 }
 
 /// Runs a coordinator until it is asked to stop, watched at `metrics`. `ready` is called once it listens.
 pub(super) fn run_coordinator<T>(
-    config: CoordinatorConfig,
+    mut config: CoordinatorConfig,
     metrics: Option<SocketAddr>,
     ready: impl FnOnce(&Coordinator) -> T,
 ) -> ExitCode {
     output::start_log();
+    let (host, refused) = std::mem::take(&mut config.host).prepare();
+    for refusal in refused {
+        output::talk(format_args!(
+            "warning: {refusal}\n  it goes on without: decisions are the same, and may be later"
+        ));
+    }
+    config.host = host.clone();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers())
         .thread_name("preclaim-io")
+        .on_thread_start(move || host.settle(Role::Network))
         .enable_all()
         .build();
     let runtime = match runtime {

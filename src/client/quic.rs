@@ -84,6 +84,19 @@ fn unspecified(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, 0)
 }
 
+/// A socket whose buffer holds all that may come at once: a slot answers everything that was asked in it together.
+/// Where the system allows less, it gives what it allows.
+fn socket_towards(addr: SocketAddr) -> std::io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(unspecified(addr))?;
+    let _ = socket2::SockRef::from(&socket).set_recv_buffer_size(limits::CLIENT_BUFFER_BYTES);
+    Ok(socket)
+}
+
+fn client_endpoint(towards: SocketAddr) -> std::io::Result<Endpoint> {
+    let runtime = Arc::new(quinn::TokioRuntime);
+    Endpoint::new(quinn::EndpointConfig::default(), None, socket_towards(towards)?, runtime)
+}
+
 // Plain values, whole at any instant.
 fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
     what.lock().unwrap_or_else(PoisonError::into_inner)
@@ -127,7 +140,7 @@ impl Attempts {
         Candidate { host, addr }: &Candidate,
     ) -> Result<(Connection, Endpoint), ConnectError> {
         let local = |error: &dyn std::error::Error| ConnectError::Local { why: error.to_string() };
-        let endpoint = Endpoint::client(unspecified(*addr)).map_err(|error| local(&error))?;
+        let endpoint = client_endpoint(*addr).map_err(|error| local(&error))?;
         let complaint = Arc::new(Mutex::new(None));
         let config = self.config(&complaint)?;
         let name = self.server_name.as_deref().unwrap_or(host);
@@ -251,7 +264,7 @@ impl QuicLink {
     }
 
     fn fresh_socket(&self) -> std::io::Result<()> {
-        self.endpoint.rebind(UdpSocket::bind(unspecified(self.candidate.addr))?)
+        self.endpoint.rebind(socket_towards(self.candidate.addr)?)
     }
 
     /// A coordinator that has no room, or stops, is asked last the next time.

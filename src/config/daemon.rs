@@ -130,7 +130,7 @@ pub(super) fn limits(field: Field<'_>) -> Result<Limits, Fault> {
     })
 }
 
-fn count_within(field: Field<'_>, range: &RangeInclusive<usize>) -> Result<usize, Fault> {
+pub(super) fn count_within(field: Field<'_>, range: &RangeInclusive<usize>) -> Result<usize, Fault> {
     let rule = format!("a whole number from {} to {}", range.start(), range.end());
     let count = usize::try_from(field.count(&rule)?).ok();
     count.filter(|count| range.contains(count)).ok_or_else(|| field.wrong(rule))

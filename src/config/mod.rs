@@ -9,6 +9,7 @@ mod duration;
 mod error;
 mod expression;
 mod frames;
+mod host;
 mod patch;
 mod read;
 mod rules;
@@ -30,6 +31,7 @@ pub use size::{SIZE_RULE, parse_size, show_size};
 pub use state::StateConfig;
 pub(crate) use tree::{Fault, FaultKind, Field, FieldPath, Fields, Key, Node, Step, Table, Value, printable};
 
+use crate::host::HostConfig;
 use crate::limits;
 use crate::resolver::{Rules, RulesChange};
 use crate::space::motion::MotionLimits;
@@ -53,6 +55,7 @@ const SECTIONS: &[&str] = &[
     "auth",
     "state",
     "limits",
+    "host",
 ];
 
 /// A configuration in which every value has been checked.
@@ -75,6 +78,8 @@ pub struct Config {
     pub state: Option<StateConfig>,
     /// The daemon's bounds.
     pub limits: Limits,
+    /// What the daemon's threads ask of the machine.
+    pub host: HostConfig,
     /// What the values were read from, so that a later change builds on it.
     document: Table,
 }
@@ -91,6 +96,7 @@ impl Default for Config {
             auth: Auth::Open,
             state: None,
             limits: Limits::default(),
+            host: HostConfig::default(),
             document: Table::default(),
         }
     }
@@ -190,6 +196,7 @@ fn check(root: &Node) -> Result<Config, Fault> {
         auth: sections.optional("auth", daemon::auth)?.unwrap_or(default.auth),
         state: sections.optional("state", state::state)?,
         limits: sections.optional("limits", daemon::limits)?.unwrap_or(default.limits),
+        host: sections.optional("host", host::host)?.unwrap_or(default.host),
         document,
     })
 }

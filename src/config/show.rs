@@ -33,8 +33,9 @@ fn scalar(node: &Node) -> String {
         Value::Count(count) => count.to_string(),
         Value::Number(number) => toml::Value::Float(*number).to_string(),
         Value::Text(text) => toml::Value::String(text.clone()).to_string(),
-        Value::List(_) | Value::Table(_) | Value::Other => {
-            unreachable!("a checked section has flags, numbers and texts alone")
+        Value::List(items) => format!("[{}]", items.iter().map(scalar).collect::<Vec<_>>().join(", ")),
+        Value::Table(_) | Value::Other => {
+            unreachable!("a checked section has flags, numbers, texts and lists of them alone")
         }
     }
 }

@@ -68,6 +68,33 @@ fn what_the_template_leaves_out_is_right_too() {
     assert_eq!(config.rules.resources[1].max_hold, Some(Micros::from_secs(30)));
     assert_eq!(config.frames[0].1.max_speed_um_s, Some(20_000_000));
     assert!(config.tls.is_some() && config.state.is_some());
+    assert_eq!((config.host.realtime, &config.host.cores[..]), (Some(10), &[1][..]));
+}
+
+#[test]
+fn the_host_section_asks_for_nothing_that_it_does_not_say() {
+    assert_eq!(parse("[host]\n").host, HostConfig::default());
+    let text = "[host]\nrealtime = 98\nlock_memory = true\ncores = [1, 0]\nnetwork_cores = [3]\n";
+    let config = parse(text);
+    let asked =
+        HostConfig { realtime: Some(98), lock_memory: true, cores: vec![1, 0], network_cores: vec![3] };
+    assert_eq!(config.host, asked);
+    assert_eq!(parse(&config.to_toml()).host, asked, "{}", config.to_toml());
+    assert_eq!(parse("[host]\nrealtime = 2").host.realtime, Some(2));
+    for (wrong, says) in [
+        ("realtime = 1", "a whole number from 2 to 98"),
+        ("realtime = 99", "a whole number from 2 to 98"),
+        ("realtime = \"fifo\"", "a whole number from 2 to 98"),
+        ("lock_memory = 1", "true or false"),
+        ("cores = []", "left out for any core"),
+        ("cores = 1", "such as [0, 1]"),
+        ("cores = [1024]", "a whole number from 0 to 1023"),
+        ("network_cores = [\"0\"]", "a whole number from 0 to 1023"),
+        ("core = [1]", "nearest cores"),
+    ] {
+        let error = Config::parse("c.toml", &format!("[host]\n{wrong}")).unwrap_err().to_string();
+        assert!(error.contains("c.toml, line 2") && error.contains(says), "{error}");
+    }
 }
 
 #[test]

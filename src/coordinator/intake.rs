@@ -22,8 +22,8 @@ pub(crate) type Rest<O> = (Vec<(AgentOp, O)>, Refused);
 
 /// What the slot loop does next.
 pub(crate) enum Step<O> {
-    /// Decide this slot.
-    Decide(Closed<O>),
+    /// Decide this slot; and when the loop was awake to do so.
+    Decide(Closed<O>, Time),
     /// Let somebody look.
     Show(Look),
     /// Stop: the coordinator drains and nothing waits.
@@ -118,9 +118,10 @@ impl<O> Intake<O> {
             thread::current()
         });
         loop {
+            let woken = self.clock.now();
             let alarm = {
                 let mut state = self.lock();
-                match state.step(self.clock.now(), due) {
+                match state.step(woken, due) {
                     Ok(step) => return step,
                     Err(alarm) => alarm,
                 }
@@ -153,7 +154,7 @@ impl<O> State<O> {
     /// The next step, or until when to sleep.
     fn step(&mut self, now: Time, due: Option<Slot>) -> Result<Step<O>, Option<Time>> {
         if let Some(closed) = self.collector.close(now, due) {
-            return Ok(Step::Decide(closed));
+            return Ok(Step::Decide(closed, now));
         }
         if let Some(look) = self.looks.pop_front() {
             return Ok(Step::Show(look));

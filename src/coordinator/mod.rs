@@ -52,6 +52,7 @@ use self::slot_loop::{Boot, LoopDeath, LoopEnd, SlotLoop};
 use crate::audit::{Journal, NoJournal};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Limits;
+use crate::host::HostConfig;
 use crate::limits;
 use crate::resolver::invariants::{Breach, InvariantCheck};
 use crate::resolver::{Resolver, Rules, SystemOp};
@@ -60,7 +61,7 @@ use crate::session::coordinator::{Bounds, Origin, Sessions, Terms};
 use crate::slot::Room;
 pub use crate::slot::{Full, Refused};
 pub use crate::space::motion::MotionLimits;
-pub use crate::transport::{BindError, Identity, IdentityError};
+pub use crate::transport::{BindError, Identity, IdentityError, SocketBuffers};
 use crate::transport::{Departures, Sending};
 use crate::types::Time;
 use crate::wire::CloseCode;
@@ -90,6 +91,9 @@ pub struct CoordinatorConfig {
     /// sent; a breach ends the coordinator. Costs about what deciding costs; by default it is done where
     /// debug assertions are.
     pub check_invariants: bool,
+    /// What the slot loop's thread asks of the machine. The threads of the connections are the runtime's,
+    /// which is the caller's: [`HostConfig::settle`] in its `on_thread_start`. What is refused is logged.
+    pub host: HostConfig,
 }
 
 impl CoordinatorConfig {
@@ -111,6 +115,7 @@ impl CoordinatorConfig {
             admission: Arc::new(Open),
             observer: None,
             check_invariants: cfg!(debug_assertions),
+            host: HostConfig::default(),
         })
     }
 }
@@ -151,6 +156,7 @@ impl From<LoopDeath> for CoordinatorError {
 pub struct Coordinator {
     endpoint: Endpoint,
     local_addr: SocketAddr,
+    buffers: SocketBuffers,
     certificate: CertificateDer<'static>,
     server: Arc<Server>,
     slot_loop: SlotLoop<Origin, Arc<Hub>>,
@@ -183,6 +189,7 @@ impl Coordinator {
             admission,
             observer,
             check_invariants,
+            host,
         } = config;
         let certificate = identity.certificate();
         let departures = observer.clone().map(|observer| {
@@ -191,8 +198,9 @@ impl Coordinator {
                 Sending::Full => observer.socket_full(),
             }))
         });
-        let endpoint =
+        let (endpoint, buffers) =
             crate::transport::bind(listen, identity, limits.lanes, limits.idle_timeout, departures.clone())?;
+        buffers.too_small().iter().for_each(|small| tracing::warn!("{small}"));
         let local_addr = endpoint.local_addr().map_err(|error| BindError::Socket { addr: listen, error })?;
         let room = Room {
             inputs: limits.slot_inputs,
@@ -223,14 +231,19 @@ impl Coordinator {
         let check = check_invariants.then(InvariantCheck::default);
         let own = Origin::operator();
         let slot_loop =
-            SlotLoop { intake, clock, resolver, journal, publisher: hub, observer, check, boot, own };
+            SlotLoop { intake, clock, resolver, journal, publisher: hub, observer, check, boot, host, own };
         let health = health::Reporter::default();
-        Ok(Coordinator { endpoint, local_addr, certificate, server, slot_loop, health })
+        Ok(Coordinator { endpoint, local_addr, buffers, certificate, server, slot_loop, health })
     }
 
     /// Where it listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr
+    }
+
+    /// What its socket was given.
+    pub fn buffers(&self) -> SocketBuffers {
+        self.buffers
     }
 
     /// Its certificate, for clients to trust.

@@ -16,14 +16,17 @@ pub enum Punctuality {
     CaughtUp,
 }
 
-/// When the work on one slot was done. All times are coordinator time.
+/// When the work on one slot was done: its budget, step by step. All times are coordinator time; none is
+/// before the one above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotReport {
     /// Which slot.
     pub slot: Slot,
     /// Its decision time.
     pub at: Time,
-    /// When the loop had woken and closed it.
+    /// When the loop was awake.
+    pub woken: Time,
+    /// When it had closed the slot.
     pub closed: Time,
     /// When it was resolved.
     pub resolved: Time,
@@ -39,11 +42,38 @@ pub struct SlotReport {
     pub punctuality: Punctuality,
 }
 
+impl SlotReport {
+    /// How late the loop's timer was.
+    pub fn wake(&self) -> Micros {
+        self.woken.since(self.at)
+    }
+
+    /// Closing: the slot's messages taken out of the queue that sessions put them in.
+    pub fn collect(&self) -> Micros {
+        self.closed.since(self.woken)
+    }
+
+    /// Deciding.
+    pub fn resolve(&self) -> Micros {
+        self.resolved.since(self.closed)
+    }
+
+    /// Making the record, and making it durable.
+    pub fn persist(&self) -> Micros {
+        self.persisted.since(self.resolved)
+    }
+
+    /// Making messages of decisions and handing them to the connections.
+    pub fn publish(&self) -> Micros {
+        self.published.since(self.persisted)
+    }
+}
+
 impl Punctuality {
     /// How the slot decided at `at` kept its time, for slots of `length`.
-    pub fn of(at: Time, length: Micros, closed: Time, published: Time) -> Self {
+    pub fn of(at: Time, length: Micros, woken: Time, published: Time) -> Self {
         let next = at.after(length);
-        match (closed >= next, published >= next) {
+        match (woken >= next, published >= next) {
             (true, _) => Punctuality::CaughtUp,
             (false, true) => Punctuality::Late,
             (false, false) => Punctuality::OnTime,
@@ -68,4 +98,43 @@ pub trait Observer: Debug + Send + Sync {
 
     /// The kernel had no room for a datagram; it is sent once there is.
     fn socket_full(&self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_steps_of_a_slot_add_up_to_its_whole() {
+        let us = Time::from_us;
+        let report = SlotReport {
+            slot: Slot::new(9),
+            at: us(100),
+            woken: us(101),
+            closed: us(103),
+            resolved: us(107),
+            persisted: us(115),
+            published: us(131),
+            inputs: 0,
+            decisions: 0,
+            punctuality: Punctuality::OnTime,
+        };
+        let steps = [report.wake(), report.collect(), report.resolve(), report.persist(), report.publish()];
+        assert_eq!(steps.map(Micros::as_us), [1, 2, 4, 8, 16]);
+    }
+
+    #[test]
+    fn a_slot_is_late_from_the_next_boundary_on_and_caught_up_where_it_began_there() {
+        let of = |woken, published| {
+            Punctuality::of(
+                Time::from_us(100),
+                Micros::from_us(10),
+                Time::from_us(woken),
+                Time::from_us(published),
+            )
+        };
+        assert_eq!(of(100, 109), Punctuality::OnTime);
+        assert_eq!(of(109, 110), Punctuality::Late);
+        assert_eq!(of(110, 110), Punctuality::CaughtUp);
+    }
 }

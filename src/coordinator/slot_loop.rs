@@ -14,11 +14,12 @@ use super::intake::{Intake, Step};
 use super::observer::{Observer, Punctuality, SlotReport};
 use crate::audit::{Appended, Journal, SlotEntry};
 use crate::clock::Clock;
+use crate::host::{HostConfig, Role};
 use crate::resolver::invariants::{Breach, InvariantCheck};
 use crate::resolver::{Resolver, SlotOutcome, SystemOp};
 use crate::session::coordinator::SessionNotes;
 use crate::slot::Closed;
-use crate::types::Slot;
+use crate::types::{Slot, Time};
 
 /// Hands a slot's decisions to those who are to know them.
 pub(crate) trait Publish<O>: Send {
@@ -60,6 +61,8 @@ pub(crate) struct SlotLoop<O, P> {
     /// Looks at each slot before anything of it is kept or sent.
     pub(crate) check: Option<InvariantCheck>,
     pub(crate) boot: Option<Boot>,
+    /// What its thread asks of the machine.
+    pub(crate) host: HostConfig,
     /// The origin of inputs that are the coordinator's own.
     pub(crate) own: O,
 }
@@ -87,6 +90,7 @@ impl<O: Clone + Send + 'static, P: Publish<O> + 'static> SlotLoop<O, P> {
     pub(crate) fn spawn(self, health: Reporter) -> io::Result<LoopEnd> {
         let (tell, end) = oneshot::channel();
         thread::Builder::new().name("preclaim-slots".into()).spawn(move || {
+            self.host.settle(Role::SlotLoop);
             let ended = self.run(&health);
             let _ = tell.send(ended);
         })?;
@@ -107,23 +111,23 @@ impl<O: Clone, P: Publish<O>> SlotLoop<O, P> {
     /// Decides the slots of the outage, empty and in order, and then the one that starts.
     fn start(&mut self, Boot { slot, ops }: Boot) -> Result<(), LoopDeath> {
         while let Some(due) = self.resolver.next_due().filter(|due| *due < slot) {
-            self.decide(&Closed::empty(due))?;
+            self.decide(&Closed::empty(due), self.clock.now())?;
         }
         let length = self.resolver.rules().length;
-        self.decide(&Closed::boot(slot, length, ops, self.own.clone()))
+        self.decide(&Closed::boot(slot, length, ops, self.own.clone()), self.clock.now())
     }
 
     fn decide_until_stopped(&mut self) -> Result<(), LoopDeath> {
         loop {
             match self.intake.next_step(self.resolver.next_due()) {
-                Step::Decide(closed) => self.decide(&closed)?,
+                Step::Decide(closed, woken) => self.decide(&closed, woken)?,
                 Step::Show(look) => look(&self.resolver),
                 Step::Stop => return Ok(()),
             }
         }
     }
 
-    fn decide(&mut self, slot: &Closed<O>) -> Result<(), LoopDeath> {
+    fn decide(&mut self, slot: &Closed<O>, woken: Time) -> Result<(), LoopDeath> {
         let (closed, batch) = (self.clock.now(), &slot.batch);
         self.check.iter_mut().for_each(|check| check.before_slot(&self.resolver, batch));
         let outcome = self.resolver.resolve(batch);
@@ -136,10 +140,11 @@ impl<O: Clone, P: Publish<O>> SlotLoop<O, P> {
         let persisted = self.clock.now();
         self.publisher.publish(slot, &outcome, &self.resolver);
         let published = self.clock.now();
-        let punctuality = Punctuality::of(outcome.at, self.resolver.rules().length, closed, published);
+        let punctuality = Punctuality::of(outcome.at, self.resolver.rules().length, woken, published);
         self.report(&SlotReport {
             slot: outcome.slot,
             at: outcome.at,
+            woken,
             closed,
             resolved,
             persisted,
@@ -177,7 +182,7 @@ mod tests {
     use crate::clock::ManualClock;
     use crate::resolver::{AgentOp, Rules};
     use crate::slot::{Refused, Room};
-    use crate::types::{Agent, IntentId, Micros, Time};
+    use crate::types::{Agent, IntentId, Micros};
 
     const LENGTH: Micros = Micros::from_us(100);
 
@@ -231,6 +236,7 @@ mod tests {
                 observer: None,
                 check: Some(InvariantCheck::default()),
                 boot: None,
+                host: HostConfig::default(),
                 own: 0,
             }
             .spawn(Reporter::default())

@@ -9,14 +9,12 @@ use std::time::{Duration, Instant};
 use super::host;
 use super::readings::Scheduling;
 use super::wall::WallWatch;
-use crate::bench::{Grid, Quantiles, sleep_and_wake};
+use crate::bench::{Grid, Quantiles, burn, sleep_and_wake};
 use crate::clock::{Clock, SystemClock};
 use crate::types::{Micros, Time};
 
 /// The load ends so long after the measurement should have, whatever became of that.
 const LOAD_OUTLASTS: Duration = Duration::from_secs(1);
-/// Steps of the load between two looks at the time: some microseconds.
-const STEPS: u64 = 4_096;
 /// Readings of the clock that are timed together.
 const CLOCK_READS: u32 = 1_000;
 /// How often; the quickest counts, in which the thread was not interrupted.
@@ -70,16 +68,6 @@ pub(super) fn under_load<T>(threads: usize, span: Micros, measure: impl FnOnce()
         stop.store(true, Ordering::Relaxed);
         measured
     })
-}
-
-/// Computes, without a pause in which the core would be another's.
-fn burn(until: Instant, stop: &AtomicBool) {
-    let mut number = 1_u64;
-    while !stop.load(Ordering::Relaxed) && Instant::now() < until {
-        for _ in 0..STEPS {
-            number = black_box(number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
-        }
-    }
 }
 
 /// What reading the clock costs, in nanoseconds.

@@ -6,10 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use super::readings::{ClockReading, Quota, Scheduling, Ticks};
-
-/// Capabilities by their numbers.
-const CAP_IPC_LOCK: u32 = 14;
-const CAP_SYS_NICE: u32 = 23;
+use crate::host::{CAP_IPC_LOCK, CAP_SYS_NICE, has_capability, limit};
 
 fn read(file: impl AsRef<Path>) -> Option<String> {
     fs::read_to_string(file).ok()
@@ -108,36 +105,14 @@ fn scheduling_in(stat: &str) -> Option<Scheduling> {
 /// Whether this process may take real-time priority.
 pub(super) fn may_be_realtime() -> Option<bool> {
     let is_off = read("/proc/sys/kernel/sched_rt_runtime_us").is_some_and(|text| text.trim() == "0");
-    let highest = limit_in(&read("/proc/self/limits")?, "Max realtime priority")?;
-    Some(!is_off && (has(CAP_SYS_NICE)? || highest > 0))
+    let highest = limit("Max realtime priority")?;
+    Some(!is_off && (has_capability(CAP_SYS_NICE)? || highest > 0))
 }
 
 /// Bytes that this process may lock in memory.
 pub(super) fn lockable_bytes() -> Option<u64> {
-    let bytes = limit_in(&read("/proc/self/limits")?, "Max locked memory")?;
-    Some(if has(CAP_IPC_LOCK)? { u64::MAX } else { bytes })
-}
-
-/// The limit that is in force.
-fn limit_in(limits: &str, name: &str) -> Option<u64> {
-    let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
-    match line.split_whitespace().next()? {
-        "unlimited" => Some(u64::MAX),
-        number => number.parse().ok(),
-    }
-}
-
-/// Whether this process has a capability over the whole machine.
-fn has(capability: u32) -> Option<bool> {
-    Some(has_in(&read("/proc/self/status")?, &read("/proc/self/uid_map")?, capability))
-}
-
-/// In a user namespace the same bits hold for what is inside of it, to which processors do not belong.
-fn has_in(status: &str, uid_map: &str, capability: u32) -> bool {
-    let is_initial = uid_map.split_whitespace().eq(["0", "0", "4294967295"]);
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let bits = effective.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or(0);
-    is_initial && (bits >> capability) & 1 == 1
+    let bytes = limit("Max locked memory")?;
+    Some(if has_capability(CAP_IPC_LOCK)? { u64::MAX } else { bytes })
 }
 
 /// Bytes of all swap areas.
@@ -204,28 +179,6 @@ mod tests {
         assert_eq!(scheduling_in(&stat(3)), Some(Scheduling::Normal));
         assert_eq!(scheduling_in(&stat(6)), Some(Scheduling::Realtime));
         assert_eq!(scheduling_in("17 (a) R 1 2"), None);
-    }
-
-    #[test]
-    fn the_limit_in_force_is_the_first_one() {
-        let limits = "Limit                     Soft Limit           Hard Limit           Units     \n\
-                      Max locked memory         8388608              unlimited            bytes     \n\
-                      Max realtime priority     0                    99                             \n\
-                      Max realtime timeout      unlimited            unlimited            us        \n";
-        assert_eq!(limit_in(limits, "Max locked memory"), Some(8_388_608));
-        assert_eq!(limit_in(limits, "Max realtime priority"), Some(0));
-        assert_eq!(limit_in(limits, "Max realtime timeout"), Some(u64::MAX));
-        assert_eq!(limit_in(limits, "Max nice priority"), None);
-    }
-
-    #[test]
-    fn a_capability_counts_only_outside_of_a_user_namespace() {
-        let (machine, inside) = ("         0          0 4294967295\n", "         0       1000          1\n");
-        let status = "Name:\tx\nCapPrm:\t0000000000000000\nCapEff:\t0000000000800000\n";
-        assert!(has_in(status, machine, CAP_SYS_NICE));
-        assert!(!has_in(status, machine, CAP_IPC_LOCK));
-        assert!(!has_in(status, inside, CAP_SYS_NICE));
-        assert!(!has_in("Name:\tx\n", machine, CAP_SYS_NICE));
     }
 
     #[test]

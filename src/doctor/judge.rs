@@ -5,6 +5,7 @@ use super::readings::{Quota, Readings, Scheduling, StateReading};
 use crate::bench::Quantiles;
 use crate::config::{show_duration, show_size};
 use crate::limits;
+use crate::transport::raise_limit;
 use crate::types::Micros;
 
 /// Percent of a slot by which 99 of 100 wake-ups may be late on the host as it is. About as much is needed for the
@@ -250,9 +251,8 @@ fn buffer(what: What, given_and_asked: Option<(u64, u64)>, limit: Option<u64>, w
     };
     let name = if what == What::UdpReceiveBuffer { "rmem_max" } else { "wmem_max" };
     let allowed = limit.map_or(String::new(), |limit| format!(", {name} is {limit}"));
-    finding.is(grade, format!("{} of {}{allowed}", show_size(given), show_size(asked))).or_else(format!(
-        "echo net.core.{name}={needed} | sudo tee /etc/sysctl.d/90-preclaim-{name}.conf && sudo sysctl --system"
-    ))
+    let measured = format!("{} of {}{allowed}", show_size(given), show_size(asked));
+    finding.is(grade, measured).or_else(raise_limit(name))
 }
 
 fn gso(readings: &Readings) -> Finding {

@@ -13,7 +13,7 @@ use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::stamped_socket::{Departures, StampedSocket};
-use super::{Identity, IdentityError};
+use super::{Identity, IdentityError, SocketBuffers};
 use crate::limits;
 use crate::types::Micros;
 
@@ -40,7 +40,8 @@ pub enum BindError {
     Identity(#[from] IdentityError),
 }
 
-/// Listens on `addr`, for connections of up to `lanes` lanes that may be silent for `idle`. With `departures`, what leaves is noted there. Needs a tokio runtime around it.
+/// Listens on `addr`, for connections of up to `lanes` lanes that may be silent for `idle`; tells what the socket was
+/// given. With `departures`, what leaves is noted there. Needs a tokio runtime around it.
 ///
 /// # Errors
 /// [`BindError`].
@@ -50,7 +51,7 @@ pub(crate) fn bind(
     lanes: usize,
     idle: Micros,
     departures: Option<Arc<Departures>>,
-) -> Result<Endpoint, BindError> {
+) -> Result<(Endpoint, SocketBuffers), BindError> {
     let endpoint = endpoint(identity.reset_key());
     let mut config = ServerConfig::with_crypto(identity.into_crypto()?);
     config.transport_config(Arc::new(transport(lanes, idle)));
@@ -60,13 +61,15 @@ pub(crate) fn bind(
         _ => BindError::Socket { addr, error },
     };
     let socket = open(addr).map_err(refused)?;
+    let buffers = SocketBuffers::of(&socket).map_err(refused)?;
     let runtime: Arc<dyn Runtime> = Arc::new(TokioRuntime);
     let socket = runtime.wrap_udp_socket(socket).map_err(refused)?;
     let socket = match departures {
         Some(departures) => Arc::new(StampedSocket::new(socket, departures)),
         None => socket,
     };
-    Endpoint::new_with_abstract_socket(endpoint, Some(config), socket, runtime).map_err(refused)
+    let endpoint = Endpoint::new_with_abstract_socket(endpoint, Some(config), socket, runtime);
+    Ok((endpoint.map_err(refused)?, buffers))
 }
 
 /// So that agents of a coordinator that was killed learn at their first packet to the one that was started
@@ -103,14 +106,28 @@ impl ConnectionIdGenerator for PlainIds {
 }
 
 /// A socket whose buffers hold a burst of a whole slot: all agents may answer one slot's news at once.
-/// Where the system allows less, it gives what it allows.
+/// Where the system allows less, it gives what it allows, unless this process may ask for more than that.
 pub(super) fn open(addr: SocketAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(addr)?;
     let options = socket2::SockRef::from(&socket);
     let _ = options.set_recv_buffer_size(limits::SOCKET_BUFFER_BYTES);
     let _ = options.set_send_buffer_size(limits::SOCKET_BUFFER_BYTES);
+    if SocketBuffers::of(&socket).is_ok_and(|buffers| !buffers.too_small().is_empty()) {
+        insist(&socket);
+    }
     Ok(socket)
 }
+
+/// Past what the system allows for everybody: for CAP_NET_ADMIN.
+#[cfg(target_os = "linux")]
+fn insist(socket: &UdpSocket) {
+    use rustix::net::sockopt;
+    let _ = sockopt::set_socket_recv_buffer_size_force(socket, limits::SOCKET_BUFFER_BYTES);
+    let _ = sockopt::set_socket_send_buffer_size_force(socket, limits::SOCKET_BUFFER_BYTES);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn insist(_: &UdpSocket) {}
 
 fn transport(lanes: usize, idle: Micros) -> TransportConfig {
     let bound = |bytes: usize| VarInt::from_u32(u32::try_from(bytes).unwrap_or(u32::MAX));

@@ -83,6 +83,11 @@ impl Line {
         }
     }
 
+    /// The connection: its socket is open for as long as somebody has it.
+    pub(super) fn link(&self) -> Arc<dyn Link> {
+        Arc::clone(&self.link)
+    }
+
     /// The port that the coordinator sees it come from.
     pub(super) fn local_port(&self) -> Option<u16> {
         self.link.local_port()
