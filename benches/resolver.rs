@@ -2,11 +2,13 @@
 //! number of live grants, and where one path, one frame or one pool is crowded.
 //!
 //! `cargo bench --bench resolver`; each figure is one call of `Resolver::resolve` for a whole slot.
-//! Beside the figures at a million grants stands a bare lookup in a map of the same size.
+//! Beside the figures at a million grants stands a bare lookup in a map of the same size, and beside
+//! those of `steady` what the least that could decide the same costs.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
+use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use preclaim::resolver::{AgentOp, Input, Resolver, Rules, SlotBatch};
 use preclaim::types::{Agent, Micros, RawClaim, RawIntent, RawMode, RawTarget, Slot, Time};
@@ -123,6 +125,246 @@ fn bare_lookup_in_a_map_of_1_000_000(bencher: Bencher<'_, '_>) {
             name(at.get())
         })
         .bench_local_values(|name| black_box(map.get(&name).copied()));
+}
+
+/// Declarations of one claim each, a thousand a slot, with as many grants that end in each slot by themselves:
+/// the number of live ones stays. All of it is counted: arrival, order, placement, expiry, what is
+/// remembered and forgotten, the digest, and dropping what was decided and what it was decided from. Making
+/// the batch is not.
+///
+/// Each path has ten windows ahead, one right after the other, so that what is asked for fits exactly.
+mod steady {
+    use std::collections::{BTreeMap, VecDeque};
+
+    use super::*;
+
+    const PER_SLOT: u64 = if cfg!(debug_assertions) { 20 } else { 1_000 };
+    const FEW: u64 = if cfg!(debug_assertions) { 200 } else { 10_000 };
+    const MANY: u64 = if cfg!(debug_assertions) { 2_000 } else { 1_000_000 };
+    /// Windows on a path at a time.
+    const AHEAD: u64 = 10;
+    /// Slots with all grants live before the first that is measured: as many ended ids are remembered as the
+    /// core ever remembers.
+    const WARM: u64 =
+        if cfg!(debug_assertions) { 10 } else { preclaim::limits::ENDED_IDS as u64 / PER_SLOT + 2 };
+    const SLOTS: u32 = if cfg!(debug_assertions) { 2 } else { 500 };
+
+    /// What is declared, slot by slot.
+    #[derive(Clone, Copy)]
+    struct Load {
+        live: u64,
+        /// Of each hundred declarations, so many want a window that another has.
+        conflicts: u64,
+        /// Segments of a path.
+        depth: usize,
+    }
+
+    /// A declaration: the path's number and its window's start.
+    struct Wanted {
+        path: u64,
+        start: u64,
+    }
+
+    impl Load {
+        fn granted(self) -> u64 {
+            PER_SLOT * (100 - self.conflicts) / 100
+        }
+
+        fn paths(self) -> u64 {
+            self.live / AHEAD
+        }
+
+        /// How long a window lasts: until its path has its turn again.
+        fn duration(self) -> u64 {
+            self.paths() / self.granted() * SLOT
+        }
+
+        /// What is declared in a slot. Those that conflict ask for the middle one of the windows on their
+        /// path, so that the offer lies behind several.
+        fn wanted(self, slot: u64) -> impl Iterator<Item = Wanted> {
+            let granted = self.granted();
+            (0..PER_SLOT).map(move |nth| {
+                let (slot, nth, ahead) = match nth.checked_sub(granted) {
+                    None => (slot, nth, AHEAD - 1),
+                    Some(nth) => (slot - 1, nth % granted, AHEAD / 2),
+                };
+                // A step through the paths that comes by each once.
+                let path = (slot * granted + nth) * 7_919 % self.paths();
+                Wanted { path, start: (slot + 1) * SLOT + ahead * self.duration() }
+            })
+        }
+
+        fn name(self, path: u64) -> String {
+            match self.depth {
+                1 => format!("cell-{path}"),
+                2 => format!("aisle-{}/cell-{path}", path % 97),
+                _ => format!("zone-{}/aisle-{}/cell-{path}", path % 7, path % 97),
+            }
+        }
+
+        fn batch(self, slot: u64) -> SlotBatch {
+            let declared = self.wanted(slot).enumerate().map(|(nth, wanted)| {
+                let claims = vec![claim(self.name(wanted.path), self.duration())];
+                declare(agent(nth as u64), slot * SLOT + 1, intent(slot, Some(wanted.start), claims))
+            });
+            batch(slot, declared.collect())
+        }
+
+        /// A coordinator that has done this for so long that nothing grows any more.
+        fn warmed_up(self, reports: bool) -> (Resolver, u64) {
+            let mut resolver = Resolver::new(Rules::default());
+            if reports {
+                resolver = resolver.reporting_changes();
+            }
+            let last = WARM + self.live / self.granted();
+            for slot in 1..=last {
+                resolver.resolve(&self.batch(slot));
+            }
+            let (grants, undecided) = resolver.counts();
+            assert!(
+                grants.abs_diff(self.live as usize) <= self.live as usize / 5 && undecided == 0,
+                "{grants}"
+            );
+            (resolver, last)
+        }
+    }
+
+    fn run(bencher: Bencher<'_, '_>, load: Load, reports: bool) {
+        let (resolver, warm) = load.warmed_up(reports);
+        let (resolver, last) = (RefCell::new(resolver), Cell::new(warm));
+        bencher
+            .counter(ItemsCount::new(PER_SLOT))
+            .with_inputs(|| {
+                last.set(last.get() + 1);
+                load.batch(last.get())
+            })
+            .bench_local_values(|slot| {
+                let outcome = resolver.borrow_mut().resolve(&slot);
+                assert_eq!(outcome.decisions.len() as u64, PER_SLOT);
+                drop(black_box(outcome));
+            });
+    }
+
+    /// By the number of live grants, and the segments of a path.
+    #[divan::bench(args = [(FEW, 1), (FEW, 2), (FEW, 3), (MANY, 1), (MANY, 2), (MANY, 3)], sample_count = SLOTS, sample_size = 1)]
+    fn uncontended(bencher: Bencher<'_, '_>, (live, depth): (u64, usize)) {
+        run(bencher, Load { live, conflicts: 0, depth }, false);
+    }
+
+    /// With what a record of the slot is made of.
+    #[divan::bench(args = [FEW, MANY], sample_count = SLOTS, sample_size = 1)]
+    fn uncontended_and_recorded(bencher: Bencher<'_, '_>, live: u64) {
+        run(bencher, Load { live, conflicts: 0, depth: 2 }, true);
+    }
+
+    #[divan::bench(args = [FEW, MANY], sample_count = SLOTS, sample_size = 1)]
+    fn half_of_them_conflicting(bencher: Bencher<'_, '_>, live: u64) {
+        run(bencher, Load { live, conflicts: 50, depth: 2 }, false);
+    }
+
+    /// Windows by resource and start, with their ends.
+    type Bare = HashMap<String, BTreeMap<u64, u64>>;
+
+    /// The least that could decide the same: a map of windows for each resource. Each window is looked for and
+    /// put in, and after that those are taken out that have ended.
+    #[divan::bench(args = [FEW, MANY], sample_count = SLOTS, sample_size = 1)]
+    fn bare_check_insert_and_remove(bencher: Bencher<'_, '_>, live: u64) {
+        let load = Load { live, conflicts: 0, depth: 2 };
+        let mut bare = Bare::new();
+        let mut ends = VecDeque::new();
+        let mut last = 0;
+        let make = |slot: u64| -> Vec<(String, u64)> {
+            load.wanted(slot).map(|wanted| (load.name(wanted.path), wanted.start)).collect()
+        };
+        for slot in 1..=live / PER_SLOT {
+            let wanted = make(slot);
+            wanted.iter().for_each(|(path, start)| assert!(enter(&mut bare, path, *start, load.duration())));
+            ends.push_back(wanted);
+            last = slot;
+        }
+        let (bare, ends, last) = (RefCell::new(bare), RefCell::new(ends), Cell::new(last));
+        bencher
+            .counter(ItemsCount::new(PER_SLOT))
+            .with_inputs(|| {
+                last.set(last.get() + 1);
+                let wanted = make(last.get());
+                ends.borrow_mut().push_back(wanted.clone());
+                (wanted, ends.borrow_mut().pop_front().unwrap_or_default())
+            })
+            .bench_local_refs(|(wanted, ended)| {
+                let mut bare = bare.borrow_mut();
+                for (path, start) in wanted.iter() {
+                    assert!(enter(&mut bare, path, *start, load.duration()));
+                }
+                for (path, start) in ended.iter() {
+                    bare.get_mut(path).map(|windows| windows.remove(start));
+                }
+            });
+    }
+
+    /// Enters a window where nothing overlaps it.
+    fn enter(bare: &mut Bare, path: &str, start: u64, duration: u64) -> bool {
+        let end = start + duration;
+        if !bare.contains_key(path) {
+            bare.insert(path.to_owned(), BTreeMap::new());
+        }
+        let Some(windows) = bare.get_mut(path) else { return false };
+        let is_free = windows.range(..end).next_back().is_none_or(|(_, other)| *other <= start);
+        if is_free {
+            windows.insert(start, end);
+        }
+        is_free
+    }
+}
+
+/// One that wants much, among slivers with which somebody has filled a path: what one agent's ill will costs
+/// another in its turn.
+mod slivers {
+    use super::*;
+
+    const SLIVERS: u64 = if cfg!(debug_assertions) { 2_000 } else { 100_000 };
+
+    /// Windows of 100 µs, 200 µs apart, from an hour on.
+    fn filled() -> Resolver {
+        let mut resolver = Resolver::new(Rules::default());
+        let sliver = |it: u64| {
+            let raw = intent(it + 1, Some(3_600_000_000 + it * 200), vec![claim("long/queue".into(), 100)]);
+            declare(agent(it % 1000), 1, raw)
+        };
+        resolver.resolve(&batch(0, (0..SLIVERS).map(sliver).collect()));
+        resolver
+    }
+
+    /// `claims` claims of 90 µs, each an odd number of microseconds after the one before, that fit between
+    /// the slivers one by one and not together; `slack` from the first sliver on.
+    fn odd(slot: u64, claims: u64, slack: u64) -> SlotBatch {
+        let claims = (0..claims).map(|it| {
+            let target = RawTarget::Path("long/queue".into());
+            RawClaim { target, mode: RawMode::Exclusive, offset: it * 7_333, duration: 90 }
+        });
+        let raw = RawIntent { slack, ..intent(10_000_000 + slot, Some(3_600_000_000), claims.collect()) };
+        batch(slot, vec![declare(agent(1), slot * SLOT + 1, raw)])
+    }
+
+    /// Behind all of them, since no gap is long enough.
+    #[divan::bench(sample_count = 30, sample_size = 1)]
+    fn placed_behind_all(bencher: Bencher<'_, '_>) {
+        slots(bencher, filled(), |slot| {
+            let raw = intent(10_000_000 + slot, Some(3_600_000_000), vec![claim("long/queue".into(), 150)]);
+            batch(slot, vec![declare(agent(1), slot * SLOT + 1, RawIntent { slack: 60_000_000, ..raw })])
+        });
+    }
+
+    #[divan::bench(args = [1, 2, 8, 64], sample_count = 10, sample_size = 1)]
+    fn claims_at_odd_offsets(bencher: Bencher<'_, '_>, claims: u64) {
+        slots(bencher, filled(), |slot| odd(slot, claims, 60_000_000));
+    }
+
+    /// Without slack: the counter-offer alone looks ahead.
+    #[divan::bench(args = [1, 2, 8, 64], sample_count = 10, sample_size = 1)]
+    fn offer_for_claims_at_odd_offsets(bencher: Bencher<'_, '_>, claims: u64) {
+        slots(bencher, filled(), |slot| odd(slot, claims, 0));
+    }
 }
 
 /// A thousand that all want the same path in one slot.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Change;
 use super::batch::{AgentOp, Input, SystemOp};
-use super::book::{Ended, Grant, Undecided};
+use super::book::{Ended, Grant, RecordNo, Undecided};
 use super::checks;
 use super::fit::Plan;
 use super::ledger::Kind;
@@ -40,7 +40,8 @@ impl SlotRun<'_> {
             AgentOp::Revise(intent) => self.revise(arrival, key(intent.id), intent),
             AgentOp::Invalid { revision, why, .. } => {
                 let key = key(op.id());
-                let kept = *revision && self.state.book.in_force(&key, arrival.at).is_some();
+                let no = self.state.book.find(&key).filter(|_| *revision);
+                let kept = no.is_some_and(|no| self.state.book.in_force(no, arrival.at).is_some());
                 let field = why.field.clone();
                 self.answer(arrival, key, Verdict::Rejected { reason: Reason::Invalid, field, kept });
             }
@@ -79,42 +80,44 @@ impl SlotRun<'_> {
         if let Some(field) = checks::reading_from_the_future(intent, self.now) {
             return self.reject(arrival, key, Reason::Invalid, field, false);
         }
-        if self.state.book.record(&key).is_none() {
-            return self.take_undecided(arrival, key, intent, None); // as most do: a new id
+        let (no, is_new) = self.state.book.enter(&key);
+        if is_new {
+            return self.take_undecided(arrival, (no, key), intent, None); // as most do
         }
-        self.state.book.detach_ended_grant(&key, arrival.at, self.now);
-        match self.standing(&key, arrival.at) {
+        self.state.book.detach_ended_grant(no, arrival.at, self.now);
+        match self.standing(no, arrival.at) {
             Some((content, line)) if *content == *intent => self.repeat(arrival, key, line),
             Some(_) => self.reject(arrival, key, Reason::IdInUse, "id".into(), false),
-            None => self.take_undecided(arrival, key, intent, None),
+            None => self.take_undecided(arrival, (no, key), intent, None),
         }
     }
 
     fn revise(&mut self, arrival: Arrival, key: IntentKey, intent: &Intent) {
-        self.state.book.detach_ended_grant(&key, arrival.at, self.now);
-        let old = self.state.book.in_force(&key, arrival.at).cloned();
+        let (no, _) = self.state.book.enter(&key);
+        self.state.book.detach_ended_grant(no, arrival.at, self.now);
+        let old = self.state.book.in_force(no, arrival.at).cloned();
         if let Some(field) = checks::reading_from_the_future(intent, self.now) {
             return self.reject(arrival, key, Reason::Invalid, field, old.is_some());
         }
-        match self.standing(&key, arrival.at) {
+        match self.standing(no, arrival.at) {
             Some((content, line)) if *content == *intent => self.repeat(arrival, key, line),
             _ => match old {
                 Some(old) if self.is_shrink(&old, intent) => self.shrink(arrival, key, intent, &old),
-                old => self.take_undecided(arrival, key, intent, old.as_ref()),
+                old => self.take_undecided(arrival, (no, key), intent, old.as_ref()),
             },
         }
     }
 
     /// The content that an id stands for, and the line that a repeat is answered with: none where it
     /// is still to come in this slot.
-    fn standing(&self, key: &IntentKey, at: Time) -> Option<(Arc<Intent>, Option<Verdict>)> {
-        if let Some(grant) = self.state.book.in_force(key, at) {
+    fn standing(&self, no: RecordNo, at: Time) -> Option<(Arc<Intent>, Option<Verdict>)> {
+        if let Some(grant) = self.state.book.in_force(no, at) {
             return Some((grant.intent.clone(), Some(grant.line())));
         }
-        if let Some(undecided) = self.state.book.undecided(key) {
+        if let Some(undecided) = self.state.book.undecided(no) {
             return Some((undecided.intent.clone(), undecided.told.as_deref().cloned()));
         }
-        let ended = self.state.book.remembered(key, at, self.state.rules.retention)?;
+        let ended = self.state.book.remembered(no, at, self.state.rules.retention)?;
         Some((ended.intent.clone(), ended.line.clone()))
     }
 
@@ -128,7 +131,13 @@ impl SlotRun<'_> {
         self.answer(arrival, key, Verdict::Rejected { reason, field, kept });
     }
 
-    fn take_undecided(&mut self, arrival: Arrival, key: IntentKey, intent: &Intent, old: Option<&Grant>) {
+    fn take_undecided(
+        &mut self,
+        arrival: Arrival,
+        (no, key): (RecordNo, IntentKey),
+        intent: &Intent,
+        old: Option<&Grant>,
+    ) {
         let held_since = old.and_then(|grant| self.held_since(grant));
         let checked =
             checks::on_arrival(intent, self.now, held_since, &self.state.rules, &self.state.settings);
@@ -146,7 +155,7 @@ impl SlotRun<'_> {
             told: None,
             withdrawn_for: None,
         };
-        self.state.book.set_undecided(&key, undecided);
+        self.state.book.set_undecided(no, undecided);
     }
 
     /// From when on `max_hold` counts for a revision of this grant.
@@ -156,7 +165,7 @@ impl SlotRun<'_> {
     }
 
     fn is_shrink(&self, old: &Grant, intent: &Intent) -> bool {
-        let windows = self.state.ledger.group(old.group).map(|group| group.windows.as_slice());
+        let windows = self.state.ledger.group(old.group).map(|group| &*group.windows);
         windows.is_some_and(|windows| shrink::is_shrink(&old.intent, windows, intent, &self.state.settings))
     }
 
@@ -168,7 +177,7 @@ impl SlotRun<'_> {
             return self.reject(arrival, key, refusal.reason, refusal.field, true);
         }
         // A revision that was still to have its turn gives way to this one.
-        self.state.book.take_undecided(&key);
+        self.state.book.take_undecided(old.record);
         self.state.arrivals += 1;
         let undecided = Undecided {
             intent: Arc::new(intent.clone()),
@@ -180,7 +189,7 @@ impl SlotRun<'_> {
             told: None,
             withdrawn_for: None,
         };
-        let line = self.enter_grant(&key, &undecided, start);
+        let line = self.enter_grant(old.record, &key, &undecided, start);
         self.answer(arrival, key, line);
     }
 
@@ -195,9 +204,10 @@ impl SlotRun<'_> {
 
     /// Ends a grant at once and withdraws what is undecided; says whether there was anything.
     fn end_by_release(&mut self, arrival: Arrival, key: &IntentKey, reason: Option<String>) -> bool {
-        self.state.book.detach_ended_grant(key, arrival.at, self.now);
-        let undecided = self.state.book.take_undecided(key);
-        let grant = self.state.book.in_force(key, arrival.at).map(|grant| grant.token);
+        let Some(no) = self.state.book.find(key) else { return false };
+        self.state.book.detach_ended_grant(no, arrival.at, self.now);
+        let undecided = self.state.book.take_undecided(no);
+        let grant = self.state.book.in_force(no, arrival.at).map(|grant| grant.token);
         let grant = grant.and_then(|token| self.state.book.take_grant(token));
         if let Some(grant) = &grant {
             self.end_windows(grant, arrival.at);
@@ -211,13 +221,14 @@ impl SlotRun<'_> {
         };
         if let Some(intent) = content {
             let line = Some(Verdict::Released { reason });
-            self.state.book.remember(key, Ended { intent, at: self.now, line });
+            self.state.book.remember(no, Ended { intent, at: self.now, line });
         }
         grant.is_some() || undecided.is_some()
     }
 
     fn renew(&mut self, arrival: Arrival, key: IntentKey, until: Time) {
-        let Some(grant) = self.state.book.in_force(&key, arrival.at).cloned() else {
+        let no = self.state.book.find(&key);
+        let Some(grant) = no.and_then(|no| self.state.book.in_force(no, arrival.at)).cloned() else {
             return self.answer(arrival, key, Verdict::RenewDenied(RenewDenial::Unknown));
         };
         let end = grant.end;
@@ -286,7 +297,7 @@ impl SlotRun<'_> {
     pub(super) fn end_group(&mut self, id: u64, ended_at: Time) {
         let Some(group) = self.state.ledger.remove(id) else { return };
         debug_assert!(matches!(group.kind, Kind::Granted(_) | Kind::Left(_)));
-        for (claim, window) in group.claims.iter().zip(&group.windows) {
+        for (claim, window) in group.claims.iter().zip(group.windows.iter()) {
             if let Some(had) = Window::new(window.start(), window.end().min(ended_at)) {
                 self.state.ended_windows.note(&group.key, claim, had);
             }

@@ -73,7 +73,7 @@ pub(super) fn resolve(run: &mut SlotRun<'_>) {
         unplaced.waits = false;
         unplaced.deadlock = true;
         let key = unplaced.key.clone();
-        run.state.book.take_undecided(&key);
+        run.state.book.take_undecided(unplaced.record);
         if let Some(group) = run.held.remove(&key) {
             run.state.ledger.remove(group);
         }

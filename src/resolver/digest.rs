@@ -62,17 +62,22 @@ pub(super) enum Item {
 /// Room for an item with a claim or two, so that most are written without growing.
 const ITEM_BYTES_MOSTLY: usize = 512;
 
-/// Writes one item down and hashes it.
+/// Writes one item after the other down and hashes it.
+#[derive(Debug)]
 pub(super) struct ItemHasher(Vec<u8>);
 
-impl ItemHasher {
-    pub(super) fn new(item: Item) -> Self {
-        let mut hasher = ItemHasher(Vec::with_capacity(ITEM_BYTES_MOSTLY));
-        hasher.tag(item as u8);
-        hasher
+impl Default for ItemHasher {
+    fn default() -> Self {
+        ItemHasher(Vec::with_capacity(ITEM_BYTES_MOSTLY))
     }
+}
 
-    pub(super) fn finish(self) -> u128 {
+impl ItemHasher {
+    /// The hash of the item that `write` writes.
+    pub(super) fn hash(&mut self, item: Item, write: impl FnOnce(&mut Self)) -> u128 {
+        self.0.clear();
+        self.tag(item as u8);
+        write(self);
         SipHasher13::new().hash(&self.0).as_u128()
     }
 
@@ -82,6 +87,11 @@ impl ItemHasher {
 
     pub(super) fn number(&mut self, number: u64) {
         self.0.extend_from_slice(&number.to_le_bytes());
+    }
+
+    /// Numbers one after the other, of which each is looked at for room together.
+    fn numbers<const N: usize>(&mut self, numbers: [u64; N]) {
+        self.0.extend_from_slice(numbers.map(u64::to_le_bytes).as_flattened());
     }
 
     pub(super) fn flag(&mut self, flag: bool) {
@@ -98,8 +108,7 @@ impl ItemHasher {
     }
 
     pub(super) fn window(&mut self, window: Window) {
-        self.time(window.start());
-        self.time(window.end());
+        self.numbers([window.start().as_us(), window.end().as_us()]);
     }
 
     pub(super) fn key(&mut self, key: &IntentKey) {
@@ -122,14 +131,11 @@ impl ItemHasher {
     fn intent(&mut self, intent: &Intent) {
         self.number(intent.id.number());
         self.option(at(intent.start), Self::time);
-        for number in [intent.slack.as_us(), intent.wait.as_us(), intent.task.number()] {
-            self.number(number);
-        }
+        self.numbers([intent.slack.as_us(), intent.wait.as_us(), intent.task.number()]);
         self.flag(intent.hold);
         self.tag(intent.class.number());
-        for input in [intent.urgency, intent.safety_margin, intent.social_value] {
-            self.number(input.to_bits());
-        }
+        let inputs = [intent.urgency, intent.safety_margin, intent.social_value].map(f64::to_bits);
+        self.numbers(inputs);
         self.number(intent.claims.len() as u64);
         intent.claims.iter().for_each(|claim| self.claim(claim));
         self.number(intent.expects.len() as u64);
@@ -159,8 +165,7 @@ impl ItemHasher {
                 self.number(units);
             }
         }
-        self.number(claim.offset.as_us());
-        self.number(claim.duration.as_us());
+        self.numbers([claim.offset.as_us(), claim.duration.as_us()]);
     }
 
     fn shape(&mut self, shape: &Shape) {
@@ -211,15 +216,14 @@ impl ItemHasher {
             arrival_number,
             held_since,
             was_moved,
-            group: _, // a number of this process
+            group: _, // numbers of this process
+            record: _,
+            nth_expiring: _,
         } = it;
         self.key(key);
         self.number(token.number());
         self.intent(intent);
-        for time in [*start, *end, *granted_at, *arrival] {
-            self.time(time);
-        }
-        self.number(*arrival_number);
+        self.numbers([start.as_us(), end.as_us(), granted_at.as_us(), arrival.as_us(), *arrival_number]);
         self.option(*held_since, Self::time);
         self.flag(*was_moved);
         windows.iter().for_each(|window| self.window(*window));

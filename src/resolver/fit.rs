@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::few::Few;
 use super::ledger::{Group, GroupId, Ledger, Place, modes_conflict, overlap_ratio, regions_conflict};
 use super::settings::{Draw, Settings};
 use super::sums::{Step, Sums, Use};
@@ -16,8 +17,8 @@ use crate::types::{Blocker, Claim, FixedMap, IntentKey, Micros, Mode, Time, Wind
 pub(super) struct Plan {
     pub(super) key: IntentKey,
     pub(super) claims: Arc<[Claim]>,
-    pub(super) tolerances: Vec<Micros>,
-    ratios: Vec<f64>,
+    pub(super) tolerances: Few<Micros>,
+    ratios: Few<f64>,
     draws: Vec<Draw>,
     /// The steps of the plan's own sum on each pool, relative to its start.
     own_steps: Vec<Vec<OwnStep>>,
@@ -109,7 +110,7 @@ impl Plan {
     }
 
     /// The windows of all claims for a start at `start`.
-    pub(super) fn windows(&self, start: Time) -> Vec<Window> {
+    pub(super) fn windows(&self, start: Time) -> Few<Window> {
         self.claims.iter().map(|claim| claim.window(start)).collect()
     }
 
@@ -156,7 +157,7 @@ impl Ledger {
             return Some(start);
         }
         let mut found = Conflicts::default();
-        let windows: Vec<Option<Window>> = plan.windows(start).into_iter().map(Some).collect();
+        let windows: Vec<Option<Window>> = plan.windows(start).iter().copied().map(Some).collect();
         self.excesses_of(plan, &AsItStands, &windows, None, &mut found);
         (!found.hopeless).then(|| start.after(found.shift))
     }

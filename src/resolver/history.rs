@@ -88,8 +88,10 @@ pub(super) struct EndedWindows {
     touched: Vec<NodeId>,
     /// The hashes of nodes that were forgotten in this slot.
     dropped: Vec<Option<u128>>,
-    /// What was noted in this slot.
+    /// What was noted in this slot, where somebody wants to know.
     noted: Vec<EndedWindow>,
+    keeps_noted: bool,
+    hasher: ItemHasher,
 }
 
 impl EndedWindows {
@@ -98,16 +100,20 @@ impl EndedWindows {
         if claim.mode == Mode::Shared {
             return;
         }
-        let (key, path) = (key.clone(), claim.target.path().clone());
         let is_region = matches!(claim.target, Target::Region(_));
-        let ended = EndedWindow { key, path, is_region, end: window.end() };
-        self.enter(&ended);
-        self.noted.push(ended);
+        let (path, end) = (claim.target.path(), window.end());
+        self.enter(key, path, is_region, end);
+        if self.keeps_noted {
+            self.noted.push(EndedWindow { key: key.clone(), path: path.clone(), is_region, end });
+        }
     }
 
-    fn enter(&mut self, ended: &EndedWindow) {
-        let EndedWindow { key, path, is_region, end } = ended;
-        let (is_region, end) = (*is_region, *end);
+    /// From here on each slot tells what was noted in it.
+    pub(super) fn keep_noted(&mut self) {
+        self.keeps_noted = true;
+    }
+
+    fn enter(&mut self, key: &IntentKey, path: &Path, is_region: bool, end: Time) {
         let leaf = self.nodes.enter(path);
         let mut next = Some(leaf);
         while let Some(id) = next {
@@ -168,13 +174,15 @@ impl EndedWindows {
     /// Takes what changed in this slot into the state digest. What is known below a path follows from
     /// the paths below it.
     ///
-    /// Returns the windows that were noted in this slot.
+    /// Returns the windows that were noted in this slot, where they are kept.
     pub(super) fn settle(&mut self, digest: &mut StateDigest) -> Vec<EndedWindow> {
         self.dropped.drain(..).for_each(|hash| digest.replace(hash, None));
         for id in std::mem::take(&mut self.touched) {
-            let Some(path) = self.nodes.path(id).cloned() else { continue };
-            let Some(here) = self.nodes.value_mut(id).filter(|here| here.is_touched) else { continue };
-            let hash = Some(hash_of_ends(&path, here));
+            let Some((path, here)) = self.nodes.path_and_value_mut(id).filter(|(_, here)| here.is_touched)
+            else {
+                continue;
+            };
+            let hash = Some(hash_of_ends(&mut self.hasher, path, here));
             digest.replace(here.hash, hash);
             here.hash = hash;
             here.is_touched = false;
@@ -189,7 +197,7 @@ impl EndedWindows {
 
     /// Takes what another such slot noted.
     pub(super) fn apply(&mut self, noted: &[EndedWindow], digest: &mut StateDigest) {
-        noted.iter().for_each(|ended| self.enter(ended));
+        noted.iter().for_each(|it| self.enter(&it.key, &it.path, it.is_region, it.end));
         self.settle(digest);
     }
 
@@ -249,16 +257,16 @@ impl EndedWindows {
     }
 }
 
-fn hash_of_ends(path: &Path, here: &EndedHere) -> u128 {
-    let mut hasher = ItemHasher::new(Item::EndedWindows);
-    hasher.text(path.as_str());
-    for end in [&here.own.first, &here.own.second, &here.regions.first, &here.regions.second] {
-        hasher.option(end.as_ref(), |hasher, (end, key)| {
-            hasher.time(*end);
-            hasher.key(key);
-        });
-    }
-    hasher.finish()
+fn hash_of_ends(hasher: &mut ItemHasher, path: &Path, here: &EndedHere) -> u128 {
+    hasher.hash(Item::EndedWindows, |hasher| {
+        hasher.text(path.as_str());
+        for end in [&here.own.first, &here.own.second, &here.regions.first, &here.regions.second] {
+            hasher.option(end.as_ref(), |hasher, (end, key)| {
+                hasher.time(*end);
+                hasher.key(key);
+            });
+        }
+    })
 }
 
 /// What each agent held, as far as the `fair` model may look back.
@@ -269,26 +277,45 @@ pub(super) struct EndedGrants {
     agents_kept: usize,
     /// What this part of the state has changed in its digest since the last slot.
     change: StateDigest,
-    /// What was noted in this slot.
+    /// What was noted in this slot, where somebody wants to know.
     noted: Vec<(Agent, Window)>,
+    keeps_noted: bool,
+    hasher: ItemHasher,
 }
 
 impl EndedGrants {
     /// Remembers that `agent` held a grant in `window`, and forgets what ended before `from`.
     pub(super) fn note(&mut self, agent: &Agent, window: Window, from: Time) {
-        self.noted.push((agent.clone(), window));
-        let held = self.by_agent.entry(agent.clone()).or_default();
+        if self.keeps_noted {
+            self.noted.push((agent.clone(), window));
+        }
+        if !self.by_agent.contains_key(agent) {
+            self.by_agent.insert(agent.clone(), VecDeque::new());
+        }
+        let Some(held) = self.by_agent.get_mut(agent) else { return };
         while held.len() >= limits::ENDED_GRANTS_BY_AGENT || held.front().is_some_and(|it| it.end() <= from) {
-            let gone = held.pop_front().map(|gone| hash_of_held(agent, gone));
+            let gone = held.pop_front().map(|gone| hash_of_held(&mut self.hasher, agent, gone));
             self.change.replace(gone, None);
         }
         held.push_back(window);
-        self.change.replace(None, Some(hash_of_held(agent, window)));
+        self.change.replace(None, Some(hash_of_held(&mut self.hasher, agent, window)));
+        self.forget_agents(from);
+    }
+
+    /// From here on each slot tells what was noted in it.
+    pub(super) fn keep_noted(&mut self) {
+        self.keeps_noted = true;
+    }
+
+    /// Forgets agents who held nothing from `from` on, now and then.
+    fn forget_agents(&mut self, from: Time) {
         // Looking at every agent costs little where it is done only when their number has doubled.
         if self.by_agent.len() > 2 * self.agents_kept.max(AGENTS_KEPT_ANYWAY) {
             let is_over = |held: &VecDeque<Window>| held.iter().all(|it| it.end() <= from);
             for (agent, held) in self.by_agent.extract_if(|_, held| is_over(held)) {
-                held.into_iter().for_each(|it| self.change.replace(Some(hash_of_held(&agent, it)), None));
+                for it in held {
+                    self.change.replace(Some(hash_of_held(&mut self.hasher, &agent, it)), None);
+                }
             }
             self.agents_kept = self.by_agent.len();
         }
@@ -321,7 +348,9 @@ impl EndedGrants {
     ) -> Self {
         let mut history = EndedGrants { agents_kept, ..EndedGrants::default() };
         for (agent, windows) in held {
-            windows.iter().for_each(|it| history.change.replace(None, Some(hash_of_held(&agent, *it))));
+            for it in &windows {
+                history.change.replace(None, Some(hash_of_held(&mut history.hasher, &agent, *it)));
+            }
             history.by_agent.entry(agent).or_default().extend(windows);
         }
         history.settle(digest);
@@ -336,9 +365,9 @@ impl EndedGrants {
     }
 }
 
-fn hash_of_held(agent: &Agent, window: Window) -> u128 {
-    let mut hasher = ItemHasher::new(Item::EndedGrants);
-    hasher.text(agent.as_str());
-    hasher.window(window);
-    hasher.finish()
+fn hash_of_held(hasher: &mut ItemHasher, agent: &Agent, window: Window) -> u128 {
+    hasher.hash(Item::EndedGrants, |hasher| {
+        hasher.text(agent.as_str());
+        hasher.window(window);
+    })
 }

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::batch::SystemOp;
-use super::book::{self, Book, Grant, Record};
-use super::digest::StateDigest;
+use super::book::{self, Grant, RecordNo};
+use super::digest::{ItemHasher, StateDigest};
 use super::history::{EndedGrants, EndedWindows};
 use super::ledger::{Group, Kind, Ledger};
 use super::settings::{Settings, hash_of_capacity};
@@ -34,6 +34,7 @@ pub struct Image {
     arrivals: u64,
     digest: StateDigest,
     counters_hash: Option<u128>,
+    hasher: ItemHasher,
 }
 
 impl Default for Image {
@@ -50,6 +51,7 @@ impl Default for Image {
             arrivals: 0,
             digest: StateDigest::default(),
             counters_hash: None,
+            hasher: ItemHasher::default(),
         }
     }
 }
@@ -138,7 +140,7 @@ impl Image {
     }
 
     fn set(&mut self, key: IntentKey, standing: Standing) {
-        let hash = (!standing.is_blank()).then(|| hash_of(&key, &standing));
+        let hash = (!standing.is_blank()).then(|| hash_of(&mut self.hasher, &key, &standing));
         let old = match hash {
             Some(hash) => self.items.insert(key, Item { standing, hash }),
             None => self.items.remove(&key),
@@ -194,7 +196,7 @@ impl Image {
         for item in items {
             match item {
                 ImageItem::Standing(key, standing) => {
-                    let hash = hash_of(&key, &standing);
+                    let hash = hash_of(&mut image.hasher, &key, &standing);
                     standings.push((key, Item { standing, hash }));
                 }
                 ImageItem::Ended(at, key) => image.ended.push_back((at, key)),
@@ -214,11 +216,11 @@ impl Image {
     }
 }
 
-fn hash_of(key: &IntentKey, standing: &Standing) -> u128 {
+fn hash_of(hasher: &mut ItemHasher, key: &IntentKey, standing: &Standing) -> u128 {
     let Standing { undecided, grant, ended } = standing;
-    let grant = grant.as_ref().map(|state| (Grant::of_state(key.clone(), state, 0), &*state.windows));
+    let grant = grant.as_ref().map(|state| (Grant::of_state(key.clone(), state, 0, 0), &*state.windows));
     let grant = grant.as_ref().map(|(grant, windows)| (grant, *windows));
-    book::hash_of(key, undecided.as_ref(), grant, ended.as_ref())
+    book::hash_of(hasher, key, undecided.as_ref(), grant, ended.as_ref())
 }
 
 impl Resolver {
@@ -242,32 +244,33 @@ impl Resolver {
             ledger,
             ..Resolver::new(rules)
         };
-        resolver.book = Book::restore(image.ended, image.items.len());
+        resolver.book.reserve(image.items.len());
         let mut grants = Vec::new();
         for (key, Item { standing, hash }) in image.items {
-            let (record, granted) = Record::settled(standing, hash);
-            resolver.book.restore_record(&key, record);
-            grants.extend(granted.map(|granted| (key, granted)));
+            let (no, granted) = resolver.book.restore_record(&key, standing, hash);
+            grants.extend(granted.map(|granted| (key, no, granted)));
         }
+        resolver.book.restore_ended(image.ended);
         // As they were given: their windows come nearly in order too, and the newest lie together.
-        grants.sort_unstable_by_key(|(_, granted)| granted.token);
-        let grants = grants.into_iter().map(|(key, granted)| resolver.restore_group(key, granted)).collect();
+        grants.sort_unstable_by_key(|(_, _, granted)| granted.token);
+        let grants = grants.into_iter().map(|(key, no, granted)| resolver.restore_group(key, no, granted));
+        let grants = grants.collect();
         resolver.book.restore_grants(grants);
         resolver.changes = pending.iter().filter_map(Change::of).collect();
         resolver
     }
 
     /// Lays a grant's windows.
-    fn restore_group(&mut self, key: IntentKey, mut granted: Granted) -> Grant {
+    fn restore_group(&mut self, key: IntentKey, record: RecordNo, mut granted: Granted) -> Grant {
         let group = self.ledger.add(Group {
             key: key.clone(),
             kind: Kind::Granted(granted.token),
             class: granted.intent.class,
             claims: granted.intent.claims.clone(),
             tolerances: self.settings.tolerances(&granted.intent.claims),
-            windows: std::mem::take(&mut granted.windows),
+            windows: std::mem::take(&mut granted.windows).into(),
         });
-        Grant::of_state(key, &granted, group)
+        Grant::of_state(key, &granted, group, record)
     }
 }
 

@@ -6,11 +6,12 @@
 
 mod consistency;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::few::Few;
 use super::nodes::{NodeId, Nodes};
 use super::settings::Settings;
+use super::slab::{Number, Slab};
 use crate::limits;
 use crate::space::geometry;
 use crate::space::profile::Profile;
@@ -20,7 +21,8 @@ use crate::types::{
     Claim, Class, FixedMap, IntentKey, Micros, Mode, Path, Region, Target, Time, Token, Window,
 };
 
-/// A group's number; never reused within a process, never read for a decision.
+/// A group's id: its number, with how many groups there were before it above that. Not reused while anybody
+/// may know it, never read for a decision.
 pub(super) type GroupId = u64;
 
 /// Why a group's windows stand in the ledger.
@@ -67,9 +69,9 @@ pub(super) struct Group {
     pub(super) class: Class,
     pub(super) claims: Arc<[Claim]>,
     /// The window of each claim, renewals included.
-    pub(super) windows: Vec<Window>,
+    pub(super) windows: Few<Window>,
     /// The overlap in time that each claim tolerates.
-    pub(super) tolerances: Vec<Micros>,
+    pub(super) tolerances: Few<Micros>,
 }
 
 impl Group {
@@ -83,8 +85,9 @@ impl Group {
 /// claim.
 #[derive(Debug)]
 struct Entry {
+    id: GroupId,
     group: Group,
-    nodes: Vec<NodeId>,
+    nodes: Few<NodeId>,
     laid: u64,
 }
 
@@ -93,9 +96,6 @@ const _: () = assert!(limits::EXPECTS <= limits::CLAIMS, "readings are held as c
 
 /// The three modes as rows of an index.
 const MODES: usize = 3;
-
-/// Room for the sets that a claim of common depth is held against; more are fine.
-const SETS_MOSTLY: usize = 16;
 
 fn row(mode: Mode) -> usize {
     match mode {
@@ -136,6 +136,14 @@ pub(super) struct Place {
 const CLAIM_BITS: u32 = 6;
 const _: () = assert!(limits::CLAIMS <= 1 << CLAIM_BITS, "an index fits into its bits");
 
+/// How many groups have the same [`number`] before two have the same id: one of the two is long gone.
+const GENERATIONS: u64 = u64::MAX >> (Number::BITS + CLAIM_BITS);
+
+/// Where a group of that id stands.
+fn number(id: GroupId) -> Number {
+    id as Number
+}
+
 impl Place {
     fn to_key(self) -> u64 {
         self.group << CLAIM_BITS | self.claim as u64
@@ -156,43 +164,53 @@ pub(super) struct Lifted {
 /// Every window that may be in somebody's way.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// In order of their numbers, so that the newest lie together.
-    entries: BTreeMap<GroupId, Entry>,
+    entries: Slab<Entry>,
     nodes: Nodes<Node>,
     /// The sum of units in use over time, for each path with a capacity. What revisions left is not
     /// in it: beside the new version of the same intent only the larger counts.
     pools: FixedMap<Path, Profile>,
     /// Windows of units that revisions left.
     left_units: usize,
-    last_group: GroupId,
+    /// How many groups there were.
+    added: u64,
 }
 
 impl Ledger {
     /// Adds a group with all its windows.
     pub(super) fn add(&mut self, group: Group) -> GroupId {
-        self.last_group += 1;
+        self.added += 1;
+        let id = (self.added & GENERATIONS) << Number::BITS | u64::from(self.entries.next());
         let nodes = group.claims.iter().map(|claim| self.nodes.enter(claim.target.path())).collect();
-        self.entries.insert(self.last_group, Entry { group, nodes, laid: 0 });
-        self.lay(self.last_group, |_| true);
-        self.last_group
+        self.entries.put(Entry { id, group, nodes, laid: 0 });
+        self.lay(id, |_| true);
+        id
     }
 
     /// Takes a group out for good. Its windows may have been lifted before.
     pub(super) fn remove(&mut self, id: GroupId) -> Option<Group> {
         self.lift(id, |_| true);
-        let Entry { group, nodes, .. } = self.entries.remove(&id)?;
-        nodes.into_iter().for_each(|node| self.nodes.leave(node));
+        self.entry(id)?;
+        let Entry { group, nodes, .. } = self.entries.take(number(id))?;
+        nodes.iter().for_each(|node| self.nodes.leave(*node));
         Some(group)
     }
 
     pub(super) fn group(&self, id: GroupId) -> Option<&Group> {
-        self.entries.get(&id).map(|entry| &entry.group)
+        self.entry(id).map(|entry| &entry.group)
+    }
+
+    fn entry(&self, id: GroupId) -> Option<&Entry> {
+        self.entries.get(number(id)).filter(|entry| entry.id == id)
+    }
+
+    fn entry_mut(&mut self, id: GroupId) -> Option<&mut Entry> {
+        self.entries.get_mut(number(id)).filter(|entry| entry.id == id)
     }
 
     /// Changes what stands in a group, windows included.
     pub(super) fn change(&mut self, id: GroupId, change: impl FnOnce(&mut Group)) {
         self.lift(id, |_| true);
-        if let Some(entry) = self.entries.get_mut(&id) {
+        if let Some(entry) = self.entry_mut(id) {
             change(&mut entry.group);
         }
         self.lay(id, |_| true);
@@ -214,7 +232,7 @@ impl Ledger {
     }
 
     fn toggle(&mut self, id: GroupId, which: impl Fn(Window) -> bool, lifts: bool) -> u64 {
-        let windows = self.entries.get(&id).map_or(&[][..], |entry| &entry.group.windows);
+        let windows = self.entry(id).map_or(&[][..], |entry| &entry.group.windows);
         let named = windows.iter().enumerate().filter(|(_, window)| which(**window));
         let bits = named.fold(0, |bits, (claim, _)| bits | 1 << claim);
         self.toggle_bits(id, bits, lifts)
@@ -222,8 +240,8 @@ impl Ledger {
 
     /// Lifts or lays the windows that `bits` names, and says which of them it did that to.
     fn toggle_bits(&mut self, id: GroupId, bits: u64, lifts: bool) -> u64 {
-        let Some(entry) = self.entries.get_mut(&id) else { return 0 };
-        let Entry { group, nodes, laid } = entry;
+        let Some(entry) = self.entries.get_mut(number(id)).filter(|entry| entry.id == id) else { return 0 };
+        let Entry { id: _, group, nodes, laid } = entry;
         let bits = if lifts { bits & *laid } else { bits & !*laid };
         *laid ^= bits;
         for claim in (0..group.claims.len()).filter(|claim| bits >> claim & 1 == 1) {
@@ -270,7 +288,7 @@ impl Ledger {
 
     /// Takes new tolerances and pools, after the table of resources has been replaced.
     pub(super) fn resettle(&mut self, settings: &Settings) {
-        let ids: Vec<GroupId> = self.entries.keys().copied().collect();
+        let ids: Vec<GroupId> = self.entries.iter().map(|(_, entry)| entry.id).collect();
         for id in ids {
             self.change(id, |group| group.tolerances = settings.tolerances(&group.claims));
         }
@@ -292,7 +310,7 @@ impl Ledger {
         let mut at = from;
         loop {
             let before = at;
-            for set in &sets {
+            for set in sets.clone() {
                 at = set.earliest_gap(at, claim.duration, tolerance, last)?;
             }
             if let Target::Region(region) = &claim.target {
@@ -356,19 +374,16 @@ impl Ledger {
 
     /// The sets with windows on related paths whose modes conflict with `mode`; regions of the same
     /// frame, whose shapes decide, stand apart.
-    fn sets_against(&self, target: &Target, mode: Mode) -> Vec<&WindowSet<()>> {
+    fn sets_against(&self, target: &Target, mode: Mode) -> impl Iterator<Item = &WindowSet<()>> + Clone {
         let path = target.path();
         let rows = rows_against(mode);
-        let mut sets = Vec::with_capacity(SETS_MOSTLY);
-        for id in self.nodes.find_lineage(path) {
-            let Some(node) = self.nodes.value(id) else { continue };
-            sets.extend(rows.iter().map(|row| &node.own[*row]));
-            if matches!(target, Target::Path(_)) && self.nodes.path(id) == Some(path) {
-                sets.extend(rows.iter().map(|row| &node.below[*row]));
-            }
-        }
-        sets.retain(|set| !set.is_empty());
-        sets
+        let lineage = self.nodes.find_lineage(path);
+        let itself = lineage.clone().next().filter(|id| self.nodes.path(*id) == Some(path));
+        let below = itself.filter(|_| matches!(target, Target::Path(_)));
+        let below = below.and_then(|id| self.nodes.value(id)).map(|node| &node.below);
+        let own = lineage.filter_map(|id| self.nodes.value(id)).map(|node| &node.own);
+        let sets = own.chain(below).flat_map(|by_mode| rows.iter().map(|row| &by_mode[*row]));
+        sets.filter(|set| !set.is_empty())
     }
 
     /// Goes forward from region to region of the same frame that meets this one.

@@ -15,6 +15,7 @@ mod book;
 mod checks;
 mod deadlock;
 mod digest;
+mod few;
 mod fit;
 mod history;
 mod image;
@@ -31,6 +32,7 @@ mod rules;
 mod run;
 mod settings;
 mod shrink;
+mod slab;
 pub mod state;
 mod sums;
 
@@ -79,11 +81,13 @@ impl Resolver {
         let settings = settings::Settings::new(&rules.resources);
         let mut ledger = ledger::Ledger::default();
         settings.all_pools().for_each(|path| ledger.open_pool(path));
+        let mut book = book::Book::new(rules.length);
+        book.follow_holders(rules.model.looks_at_held());
         Resolver {
             settings,
             rules,
             changes: Vec::new(),
-            book: book::Book::default(),
+            book,
             ledger,
             ended_windows: history::EndedWindows::default(),
             ended_grants: history::EndedGrants::default(),
@@ -98,8 +102,11 @@ impl Resolver {
 
     /// From here on each outcome says what the slot changed in the state.
     #[must_use]
-    pub fn reporting_changes(self) -> Self {
-        Resolver { reports_changes: true, ..self }
+    pub fn reporting_changes(mut self) -> Self {
+        self.reports_changes = true;
+        self.ended_windows.keep_noted();
+        self.ended_grants.keep_noted();
+        self
     }
 
     /// The rules in force. Capacities set at run time are not in their table of resources.
@@ -136,6 +143,7 @@ impl Resolver {
         let length = self.rules.length;
         let resources = std::mem::take(&mut self.rules.resources);
         self.rules = Rules { length, ..change.rules };
+        self.book.follow_holders(self.rules.model.looks_at_held());
         self.rules.resources = match change.resources {
             Some(resources) => {
                 self.settings.replace(&resources);
@@ -195,10 +203,11 @@ impl Resolver {
     /// What a repeat of what `key` stands for would be told at `at`; `None` where it is not in force,
     /// undecided or remembered. Of an undecided one that has been told nothing yet: a conflict that goes on.
     pub fn standing(&self, key: &IntentKey, at: Time) -> Option<Verdict> {
-        if let Some(grant) = self.book.in_force(key, at) {
+        let no = self.book.find(key)?;
+        if let Some(grant) = self.book.in_force(no, at) {
             return Some(grant.line());
         }
-        if let Some(undecided) = self.book.undecided(key) {
+        if let Some(undecided) = self.book.undecided(no) {
             let untold = || {
                 let blockers = Vec::new();
                 Verdict::Conflict(Conflict {
@@ -211,7 +220,7 @@ impl Resolver {
             };
             return Some(undecided.told.as_deref().cloned().unwrap_or_else(untold));
         }
-        self.book.remembered(key, at, self.rules.retention)?.line.clone()
+        self.book.remembered(no, at, self.rules.retention)?.line.clone()
     }
 
     fn view<'a>(&'a self, grant: &'a book::Grant) -> Option<GrantView<'a>> {
@@ -239,11 +248,11 @@ impl Resolver {
 }
 
 fn hash_of_counters(next_token: u64, arrivals: u64, forgotten: Time) -> u128 {
-    let mut counters = digest::ItemHasher::new(digest::Item::Counters);
-    counters.number(next_token);
-    counters.number(arrivals);
-    counters.time(forgotten);
-    counters.finish()
+    digest::ItemHasher::default().hash(digest::Item::Counters, |counters| {
+        counters.number(next_token);
+        counters.number(arrivals);
+        counters.time(forgotten);
+    })
 }
 
 fn view_undecided<'a>((key, it): (&'a IntentKey, &'a book::Undecided)) -> UndecidedView<'a> {

@@ -36,7 +36,7 @@ impl<T: Default> Nodes<T> {
     }
 
     /// The numbers of those of the path's ancestors and itself that are there, from the bottom up.
-    pub(super) fn find_lineage(&self, path: &Path) -> impl Iterator<Item = NodeId> {
+    pub(super) fn find_lineage(&self, path: &Path) -> impl Iterator<Item = NodeId> + Clone {
         let lowest = path.lineage().rev().find_map(|text| self.find(text));
         // An ancestor is there wherever a node below it is.
         std::iter::successors(lowest, |id| self.parent(*id))
@@ -48,6 +48,10 @@ impl<T: Default> Nodes<T> {
 
     pub(super) fn value_mut(&mut self, id: NodeId) -> Option<&mut T> {
         self.node_mut(id).map(|node| &mut node.value)
+    }
+
+    pub(super) fn path_and_value_mut(&mut self, id: NodeId) -> Option<(&Path, &mut T)> {
+        self.node_mut(id).map(|node| (&node.path, &mut node.value))
     }
 
     pub(super) fn path(&self, id: NodeId) -> Option<&Path> {

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
-use super::book::{Ended, Grant, Undecided};
+use super::book::{Ended, Grant, RecordNo, Undecided};
 use super::checks::{self, Starts};
+use super::few::Few;
 use super::fit::{AsItStands, Plan};
 use super::ledger::{Group, GroupId, Kind, Lifted};
 use super::run::{SlotRun, Turn, Unplaced};
@@ -19,25 +20,34 @@ pub(super) struct Staleness {
     as_of: Time,
 }
 
+/// An intent in its turn.
+struct Asker {
+    no: RecordNo,
+    turn: Turn,
+    undecided: Undecided,
+}
+
 impl SlotRun<'_> {
     /// One intent's turn.
-    pub(super) fn take_turn(&mut self, turn: Turn, key: IntentKey) {
-        let Some(undecided) = self.state.book.undecided(&key).cloned() else { return };
+    pub(super) fn take_turn(&mut self, turn: Turn, no: RecordNo) {
+        let Some(record) = self.state.book.numbered(no) else { return };
+        let Some(undecided) = record.undecided.clone() else { return };
+        let key = record.key.clone();
         self.turns += 1;
         if undecided.withdrawn_for.is_some() {
             self.second_turns.insert(key.clone(), self.turns);
         }
         let plan = Plan::new(key, &undecided.intent.claims, &self.state.settings);
-        let aside = self.step_aside(&plan.key);
-        self.decide(turn, &plan, undecided);
+        let aside = self.step_aside(no, &plan.key);
+        self.decide(Asker { no, turn, undecided }, &plan);
         self.step_back(&aside);
     }
 
     /// Takes an intent's own windows out of its own way: its old grant, what revisions in this slot
     /// left of it, and the place held for it.
-    pub(super) fn step_aside(&mut self, key: &IntentKey) -> Vec<Lifted> {
-        let granted = self.state.book.record(key).and_then(|record| record.grant);
-        let granted = granted.and_then(|token| self.state.book.grant(token)).map(|grant| grant.group);
+    pub(super) fn step_aside(&mut self, no: RecordNo, key: &IntentKey) -> Vec<Lifted> {
+        let record = self.state.book.numbered(no);
+        let granted = record.and_then(|record| self.state.book.grant_of(record)).map(|grant| grant.group);
         let left = self.left.get(key).into_iter().flatten();
         let held = self.held.get(key).into_iter();
         let own: Vec<GroupId> = granted.into_iter().chain(left.copied()).chain(held.copied()).collect();
@@ -49,10 +59,11 @@ impl SlotRun<'_> {
         aside.iter().for_each(|lifted| self.state.ledger.lay_again(lifted));
     }
 
-    fn decide(&mut self, turn: Turn, plan: &Plan, undecided: Undecided) {
-        let starts = self.starts(&undecided);
-        if let Some(stale) = self.stale_at(plan, &undecided, starts.first) {
-            return self.end_as_stale(turn, plan, undecided, stale);
+    fn decide(&mut self, asker: Asker, plan: &Plan) {
+        let undecided = &asker.undecided;
+        let starts = self.starts(undecided);
+        if let Some(stale) = self.stale_at(plan, undecided, starts.first) {
+            return self.end_as_stale(asker, plan, stale);
         }
         let found = self.state.ledger.earliest_free(plan, starts.first, starts.last);
         // Looked at before anybody is withdrawn: what blocked it is what it met.
@@ -62,15 +73,15 @@ impl SlotRun<'_> {
                 let windows = plan.windows(starts.first);
                 let conflicts = self.state.ledger.conflicts(plan, &AsItStands, &windows);
                 let blockers = self.state.ledger.blockers(plan, conflicts.pairs);
-                self.preempt(plan, &undecided, starts).ok_or(blockers)
+                self.preempt(plan, undecided, starts).ok_or(blockers)
             }
         };
         match found {
-            Ok(start) => match self.stale_at(plan, &undecided, start) {
-                Some(stale) => self.end_as_stale(turn, plan, undecided, stale),
-                None => self.grant(&turn, plan, &undecided, start),
+            Ok(start) => match self.stale_at(plan, undecided, start) {
+                Some(stale) => self.end_as_stale(asker, plan, stale),
+                None => self.grant(&asker, plan, start),
             },
-            Err(blockers) => self.leave_unplaced(turn, plan, undecided, starts, blockers),
+            Err(blockers) => self.leave_unplaced(asker, plan, starts, blockers),
         }
     }
 
@@ -115,47 +126,47 @@ impl SlotRun<'_> {
 
     /// It ends as stale. One whose grant was withdrawn in this slot is told of that instead: by whom
     /// it lost the grant is what its holder must know.
-    fn end_as_stale(&mut self, turn: Turn, plan: &Plan, undecided: Undecided, stale: Staleness) {
-        self.state.book.take_undecided(&plan.key);
-        if undecided.withdrawn_for.is_some() {
-            return self.note_unplaced(turn, plan, undecided, Vec::new(), false);
+    fn end_as_stale(&mut self, asker: Asker, plan: &Plan, stale: Staleness) {
+        self.state.book.take_undecided(asker.no);
+        if asker.undecided.withdrawn_for.is_some() {
+            return self.note_unplaced(asker, plan, Vec::new(), false);
         }
-        let kept = self.is_in_force(undecided.revises);
+        let kept = self.is_in_force(asker.undecided.revises);
         let line = Verdict::Stale { path: stale.path, as_of: stale.as_of, kept };
-        if undecided.revises.is_none() {
-            self.remember_ended(&plan.key, &undecided, line.clone());
+        if asker.undecided.revises.is_none() {
+            self.remember_ended(asker.no, &asker.undecided, line.clone());
         }
-        self.tell_placed(&turn, plan.key.clone(), line);
+        self.tell_placed(&asker.turn, plan.key.clone(), line);
     }
 
-    fn note_unplaced(
-        &mut self,
-        turn: Turn,
-        plan: &Plan,
-        undecided: Undecided,
-        blockers: Vec<Blocker>,
-        waits: bool,
-    ) {
-        let key = plan.key.clone();
-        let nth = self.turns;
-        self.unplaced.push(Unplaced { key, turn, nth, undecided, blockers, waits, deadlock: false });
+    fn note_unplaced(&mut self, asker: Asker, plan: &Plan, blockers: Vec<Blocker>, waits: bool) {
+        let Asker { no, turn, undecided } = asker;
+        let (key, nth) = (plan.key.clone(), self.turns);
+        let deadlock = false;
+        self.unplaced.push(Unplaced { key, record: no, turn, nth, undecided, blockers, waits, deadlock });
     }
 
     /// Remembers that an intent has ended in this slot with that line.
-    pub(super) fn remember_ended(&mut self, key: &IntentKey, undecided: &Undecided, line: Verdict) {
+    pub(super) fn remember_ended(&mut self, no: RecordNo, undecided: &Undecided, line: Verdict) {
         let ended = Ended { intent: undecided.intent.clone(), at: self.now, line: Some(line) };
-        self.state.book.remember(key, ended);
+        self.state.book.remember(no, ended);
     }
 
-    fn grant(&mut self, turn: &Turn, plan: &Plan, undecided: &Undecided, start: Time) {
-        self.state.book.take_undecided(&plan.key);
-        let line = self.enter_grant(&plan.key, undecided, start);
-        self.hold_readings(&plan.key, undecided, start);
-        self.tell_placed(turn, plan.key.clone(), line);
+    fn grant(&mut self, asker: &Asker, plan: &Plan, start: Time) {
+        self.state.book.take_undecided(asker.no);
+        let line = self.enter_grant(asker.no, &plan.key, &asker.undecided, start);
+        self.hold_readings(&plan.key, &asker.undecided, start);
+        self.tell_placed(&asker.turn, plan.key.clone(), line);
     }
 
     /// Enters a grant that starts at `start`, in place of the one that it revises.
-    pub(super) fn enter_grant(&mut self, key: &IntentKey, undecided: &Undecided, start: Time) -> Verdict {
+    pub(super) fn enter_grant(
+        &mut self,
+        no: RecordNo,
+        key: &IntentKey,
+        undecided: &Undecided,
+        start: Time,
+    ) -> Verdict {
         let old = undecided.revises.and_then(|token| self.state.book.take_grant(token));
         if let Some(old) = old {
             self.note_held(&old);
@@ -165,7 +176,7 @@ impl SlotRun<'_> {
         let token = Token::new(self.state.next_token);
         self.state.next_token = token.next().number();
         let intent = undecided.intent.clone();
-        let windows: Vec<Window> = intent.claims.iter().map(|claim| claim.window(start)).collect();
+        let windows: Few<Window> = intent.claims.iter().map(|claim| claim.window(start)).collect();
         let end = windows.iter().map(|window| window.end()).max().unwrap_or(start);
         let group = self.state.ledger.add(Group {
             key: key.clone(),
@@ -187,6 +198,8 @@ impl SlotRun<'_> {
             held_since: undecided.held_since,
             was_moved: undecided.withdrawn_for.is_some(),
             group,
+            record: no,
+            nth_expiring: 0, // as it is entered
         };
         let line = grant.line();
         self.state.book.set_grant(grant);
@@ -210,8 +223,8 @@ impl SlotRun<'_> {
             key: key.clone(),
             kind: Kind::Expected(self.places_held),
             class: undecided.intent.class,
-            windows: vec![window; claims.len()],
-            tolerances: vec![Micros::ZERO; claims.len()],
+            windows: vec![window; claims.len()].into(),
+            tolerances: vec![Micros::ZERO; claims.len()].into(),
             claims,
         });
     }
@@ -224,28 +237,22 @@ impl SlotRun<'_> {
     }
 
     /// It has no place in this slot: it waits, or this is its end.
-    fn leave_unplaced(
-        &mut self,
-        turn: Turn,
-        plan: &Plan,
-        undecided: Undecided,
-        starts: Starts,
-        blockers: Vec<Blocker>,
-    ) {
+    fn leave_unplaced(&mut self, asker: Asker, plan: &Plan, starts: Starts, blockers: Vec<Blocker>) {
+        let undecided = &asker.undecided;
         if !undecided.intent.expects.is_empty() {
-            let place = self.place_up_to_horizon(plan, &undecided, starts.first);
-            let stale = place.and_then(|place| self.stale_at(plan, &undecided, place));
+            let place = self.place_up_to_horizon(plan, undecided, starts.first);
+            let stale = place.and_then(|place| self.stale_at(plan, undecided, place));
             if let Some(stale) = stale {
-                return self.end_as_stale(turn, plan, undecided, stale);
+                return self.end_as_stale(asker, plan, stale);
             }
         }
-        let waits = self.may_wait(&undecided);
+        let waits = self.may_wait(undecided);
         if waits {
-            self.hold_place(plan, &undecided, starts.first);
+            self.hold_place(plan, undecided, starts.first);
         } else {
-            self.state.book.take_undecided(&plan.key);
+            self.state.book.take_undecided(asker.no);
         }
-        self.note_unplaced(turn, plan, undecided, blockers, waits);
+        self.note_unplaced(asker, plan, blockers, waits);
     }
 
     /// Holds the place of a waiting asap intent where that lies within its reach.

@@ -154,7 +154,7 @@ impl SlotRun<'_> {
         let Some(grant) = self.state.book.take_grant(token) else { return };
         self.state.ledger.remove(grant.group);
         self.note_held(&grant); // its start may have passed, though no window of it had begun
-        if let Some(revision) = self.state.book.undecided_mut(&grant.key) {
+        if let Some(revision) = self.state.book.undecided_mut(grant.record) {
             // Its revision is still to have its turn, and goes on as a declaration, whose
             // claims count from their own starts.
             revision.revises = None;
@@ -171,7 +171,7 @@ impl SlotRun<'_> {
             told: None,
             withdrawn_for: Some(by.clone()),
         };
-        self.enqueue(grant.key.clone(), &undecided);
-        self.state.book.set_undecided(&grant.key, undecided);
+        self.state.book.set_undecided(grant.record, undecided);
+        self.enqueue(grant.record);
     }
 }

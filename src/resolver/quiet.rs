@@ -2,10 +2,10 @@
 //! single waiting intent would only be found waiting again need not be run one by one.
 
 use super::Resolver;
-use super::book::Undecided;
+use super::book::{Undecided, decided_from};
 use super::checks;
 use super::fit::Plan;
-use crate::types::{IntentKey, Micros, Slot, Start, Time, Verdict};
+use crate::types::{IntentKey, Slot, Start, Time, Verdict};
 
 impl Resolver {
     /// The next slot in which something may happen without any input, if there is one.
@@ -17,14 +17,13 @@ impl Resolver {
             return Some(next);
         }
         let waits = self.first_slot_with_news_of_waits(next);
-        // A grant expires in the first slot that is decided at or after its end.
-        let expires = self.book.first_end().map(|end| self.slot_decided_from(end).max(next));
+        let expires = self.book.first_expiry().map(|slot| slot.max(next));
         waits.into_iter().chain(expires).min()
     }
 
     /// The first slot that is decided at or after `at`.
     fn slot_decided_from(&self, at: Time) -> Slot {
-        Slot::of(at.before(Micros::from_us(1)), self.rules.length)
+        decided_from(at, self.rules.length)
     }
 
     /// Two that both have a place may change places as they age, and each sees the place held for the
@@ -105,7 +104,7 @@ struct News {
 mod tests {
     use super::*;
     use crate::resolver::{AgentOp, Input, Rules, SlotBatch, SlotOutcome, SystemOp};
-    use crate::types::{Agent, Path, RawClaim, RawIntent, RawMode, RawTarget};
+    use crate::types::{Agent, Micros, Path, RawClaim, RawIntent, RawMode, RawTarget};
 
     /// Numbers that look random and are the same in every run.
     struct Dice(u64);

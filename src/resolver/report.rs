@@ -27,12 +27,12 @@ pub(super) fn tell_unplaced(run: &mut SlotRun<'_>) {
         }
         let line = line(run, &it, offer);
         if it.waits {
-            if let Some(undecided) = run.state.book.undecided_mut(&it.key) {
+            if let Some(undecided) = run.state.book.undecided_mut(it.record) {
                 undecided.told = Some(Arc::new(line.clone()));
                 undecided.withdrawn_for = None;
             }
         } else if it.undecided.revises.is_none() {
-            run.remember_ended(&it.key, &it.undecided, line.clone());
+            run.remember_ended(it.record, &it.undecided, line.clone());
         }
         tell_holders(run, &it, &mut contested);
         run.tell_placed(&it.turn, it.key, line);
@@ -47,7 +47,7 @@ fn offer(run: &mut SlotRun<'_>, it: &Unplaced) -> Option<Time> {
         Start::Asap => next,
         Start::At(start) => start.max(next),
     };
-    let aside = run.step_aside(&it.key);
+    let aside = run.step_aside(it.record, &it.key);
     let offer = run.place_up_to_horizon(&plan, &it.undecided, from);
     run.step_back(&aside);
     offer

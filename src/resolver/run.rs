@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::batch::SlotBatch;
-use super::book::{Ended, Grant, Undecided};
+use super::book::{Ended, Grant, RecordNo, Undecided};
 use super::ledger::GroupId;
 use super::outcome::{Rank, SlotOutcome};
 use super::state::SlotChanges;
@@ -55,6 +55,7 @@ impl Turn {
 #[derive(Clone, Debug)]
 pub(super) struct Unplaced {
     pub(super) key: IntentKey,
+    pub(super) record: RecordNo,
     pub(super) turn: Turn,
     /// It was the slot's n-th turn.
     pub(super) nth: usize,
@@ -62,6 +63,31 @@ pub(super) struct Unplaced {
     pub(super) blockers: Vec<Blocker>,
     pub(super) waits: bool,
     pub(super) deadlock: bool,
+}
+
+/// The turns that are still to come.
+#[derive(Debug, Default)]
+struct Queue {
+    /// As they stood before the first turn, the last of them first: nearly in their order when they come in.
+    known: Vec<(Turn, RecordNo)>,
+    /// Those whose grants were withdrawn since.
+    late: BTreeMap<Turn, RecordNo>,
+}
+
+impl Queue {
+    fn of(mut known: Vec<(Turn, RecordNo)>) -> Self {
+        known.sort_unstable_by(|a, b| b.0.cmp(&a.0));
+        Queue { known, late: BTreeMap::new() }
+    }
+
+    fn pop_first(&mut self) -> Option<(Turn, RecordNo)> {
+        let first_late = self.late.first_key_value().map(|(turn, _)| turn);
+        match (self.known.last(), first_late) {
+            (Some((known, _)), Some(late)) if late < known => self.late.pop_first(),
+            (None, Some(_)) => self.late.pop_first(),
+            _ => self.known.pop(),
+        }
+    }
 }
 
 /// A slot while it is decided.
@@ -78,7 +104,7 @@ pub(super) struct SlotRun<'a> {
     /// The places that are held until the end of the slot, by intent.
     pub(super) held: BTreeMap<IntentKey, GroupId>,
     pub(super) places_held: u64,
-    pub(super) queue: BTreeMap<Turn, IntentKey>,
+    queue: Queue,
     /// In the order of their turns.
     pub(super) unplaced: Vec<Unplaced>,
     /// How many turns there were.
@@ -102,7 +128,7 @@ impl<'a> SlotRun<'a> {
             left: BTreeMap::new(),
             held: BTreeMap::new(),
             places_held: 0,
-            queue: BTreeMap::new(),
+            queue: Queue::default(),
             unplaced: Vec::new(),
             turns: 0,
             second_turns: FixedMap::default(),
@@ -119,6 +145,7 @@ impl<'a> SlotRun<'a> {
         self.drop_left();
         deadlock::resolve(&mut self);
         report::tell_unplaced(&mut self);
+        self.state.book.list_fresh();
         debug_assert!(
             self.state.undecided().all(|it| it.waits_until > self.now),
             "what waits beyond its wait might never be decided"
@@ -152,7 +179,7 @@ impl<'a> SlotRun<'a> {
 
     /// Step 2: takes out the grants all of whose windows have ended.
     fn expire(&mut self) {
-        for grant in self.state.book.take_expired(self.now) {
+        for grant in self.state.book.take_expired(self.slot) {
             self.end_windows(&grant, self.now);
             let line = if grant.intent.hold {
                 let line = Verdict::Expired { token: grant.token };
@@ -167,17 +194,17 @@ impl<'a> SlotRun<'a> {
 
     /// What the id stands for once its grant has expired, unless it stands for something newer.
     fn remember_expired(&mut self, grant: &Grant, line: Verdict) {
-        let Some(record) = self.state.book.record(&grant.key) else { return };
+        let Some(record) = self.state.book.numbered(grant.record) else { return };
         let is_newer = |it: &Undecided| it.revises != Some(grant.token);
         let has_newer = record.grant.is_some() || record.undecided.as_ref().is_some_and(is_newer);
         match &record.ended {
             // A message of this slot found it ended already.
             Some(ended) if Arc::ptr_eq(&ended.intent, &grant.intent) => {
-                self.state.book.set_ended_line(&grant.key, line);
+                self.state.book.set_ended_line(grant.record, line);
             }
             None if !has_newer => {
                 let ended = Ended { intent: grant.intent.clone(), at: self.now, line: Some(line) };
-                self.state.book.remember(&grant.key, ended);
+                self.state.book.remember(grant.record, ended);
             }
             _ => {}
         }
@@ -185,47 +212,57 @@ impl<'a> SlotRun<'a> {
 
     /// Step 3: scores are taken once, before the first is placed; then one after the other.
     fn place_all(&mut self) {
-        let undecided: Vec<(IntentKey, Undecided)> =
-            self.state.book.all_undecided().map(|(key, it)| (key.clone(), it.clone())).collect();
-        for (key, it) in undecided {
-            self.enqueue(key, &it);
+        let undecided = self.state.book.numbers_of_undecided();
+        let mut turns = Vec::with_capacity(undecided.len());
+        for no in undecided {
+            turns.extend(self.turn_of(no).map(|turn| (turn, no)));
         }
+        self.queue = Queue::of(turns);
         let mut last = None;
-        while let Some((turn, key)) = self.queue.pop_first() {
+        while let Some((turn, no)) = self.queue.pop_first() {
             debug_assert!(last < Some(turn.clone()), "turns go down the order, or they might never end");
             last = Some(turn.clone());
-            self.take_turn(turn, key);
+            self.take_turn(turn, no);
         }
     }
 
-    /// Puts an undecided intent into the slot's order.
-    pub(super) fn enqueue(&mut self, key: IntentKey, undecided: &Undecided) {
+    /// Puts an undecided intent into the slot's order, after its first has begun.
+    pub(super) fn enqueue(&mut self, no: RecordNo) {
+        if let Some(turn) = self.turn_of(no) {
+            self.queue.late.insert(turn, no);
+        }
+    }
+
+    /// Where an undecided intent stands in the slot's order.
+    fn turn_of(&mut self, no: RecordNo) -> Option<Turn> {
+        let held = match self.state.rules.model.looks_at_held() {
+            true => self.held_lately(&self.state.book.numbered(no)?.key.agent.clone()),
+            false => Micros::ZERO,
+        };
+        let record = self.state.book.numbered(no)?;
+        let undecided = record.undecided.as_ref()?;
         let waited = undecided.waited(self.now);
         let context = Context {
-            agent: &key.agent,
+            agent: &record.key.agent,
             arrival: undecided.arrival,
             waited,
             now: self.now,
             earliest: super::checks::starts(&undecided.intent, self.now, &self.state.rules).first,
-            held: self.held_lately(&key.agent),
+            held,
         };
         let (score, is_odd) = priority::rank(self.state.rules.model.score(&undecided.intent, &context));
         self.scores_not_finite += usize::from(is_odd);
         let is_patient = self.state.rules.patience.is_none_or(|patience| waited <= patience);
-        let turn = Turn {
+        Some(Turn {
             class: Reverse(undecided.intent.class),
             is_patient,
             score: Reverse(Score(if is_patient { score } else { 0.0 })),
             arrival_number: undecided.arrival_number,
-        };
-        self.queue.insert(turn, key);
+        })
     }
 
     /// How long the agent held grants within the `fair_window` before the decision time.
     fn held_lately(&mut self, agent: &Agent) -> Micros {
-        if !self.state.rules.model.looks_at_held() {
-            return Micros::ZERO;
-        }
         if let Some(held) = self.held_by_agent.get(agent) {
             return *held;
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::digest::{Item, ItemHasher, StateDigest};
+use super::few::Few;
 use crate::resolver::Resource;
 use crate::types::{Claim, FixedMap, Micros, Mode, Path};
 
@@ -72,7 +73,7 @@ impl Settings {
     }
 
     /// The tolerance of each claim's target.
-    pub(super) fn tolerances(&self, claims: &[Claim]) -> Vec<Micros> {
+    pub(super) fn tolerances(&self, claims: &[Claim]) -> Few<Micros> {
         claims.iter().map(|claim| self.time_tolerance(claim.target.path())).collect()
     }
 
@@ -116,10 +117,10 @@ impl Settings {
 }
 
 pub(super) fn hash_of_capacity(path: &Path, capacity: u64) -> u128 {
-    let mut hasher = ItemHasher::new(Item::Resource);
-    hasher.text(path.as_str());
-    hasher.option(Some(capacity), ItemHasher::number);
-    hasher.finish()
+    ItemHasher::default().hash(Item::Resource, |hasher| {
+        hasher.text(path.as_str());
+        hasher.option(Some(capacity), ItemHasher::number);
+    })
 }
 
 /// The claims of one intent that draw on one pool.

@@ -8,7 +8,8 @@ impl EndedWindows {
     pub(in crate::resolver) fn hashes(&self) -> impl Iterator<Item = u128> {
         let has_any = |here: &EndedHere| here.own.first.is_some() || here.regions.first.is_some();
         let known = self.nodes.all().filter(move |(_, _, here)| has_any(here));
-        known.map(|(_, path, here)| hash_of_ends(path, here))
+        let mut hasher = ItemHasher::default();
+        known.map(move |(_, path, here)| hash_of_ends(&mut hasher, path, here))
     }
 
     /// # Errors
@@ -54,8 +55,9 @@ fn ends(two: &LatestTwo) -> [Option<Time>; 2] {
 impl EndedGrants {
     /// The digest's part of each grant, made afresh.
     pub(in crate::resolver) fn hashes(&self) -> impl Iterator<Item = u128> {
-        let of_agent = |(agent, held): (&Agent, &VecDeque<Window>)| -> Vec<u128> {
-            held.iter().map(|window| hash_of_held(agent, *window)).collect()
+        let mut hasher = ItemHasher::default();
+        let of_agent = move |(agent, held): (&Agent, &VecDeque<Window>)| -> Vec<u128> {
+            held.iter().map(|window| hash_of_held(&mut hasher, agent, *window)).collect()
         };
         self.by_agent.iter().flat_map(of_agent)
     }

@@ -13,8 +13,9 @@ impl Ledger {
     pub(in crate::resolver) fn agrees(&self, book: &Book, settings: &Settings) -> Result<(), Breach> {
         holds(self.left_units == 0, "nothing is left over after a slot", self.left_units)?;
         let mut entered: FixedMap<NodeId, usize> = FixedMap::default();
-        for (id, entry) in &self.entries {
-            self.entry_agrees(*id, entry, book, settings)?;
+        for (number, entry) in self.entries.iter() {
+            holds(super::number(entry.id) == number, "a group stands where its id says", entry.id)?;
+            self.entry_agrees(entry, book, settings)?;
             entry.nodes.iter().for_each(|node| *entered.entry(*node).or_default() += 1);
         }
         holds(self.entries.len() == book.counts().0, "each grant has its windows", self.entries.len())?;
@@ -25,18 +26,12 @@ impl Ledger {
         self.pools_agree(settings)
     }
 
-    fn entry_agrees(
-        &self,
-        id: GroupId,
-        entry: &Entry,
-        book: &Book,
-        settings: &Settings,
-    ) -> Result<(), Breach> {
-        let Entry { group, nodes, laid } = entry;
+    fn entry_agrees(&self, entry: &Entry, book: &Book, settings: &Settings) -> Result<(), Breach> {
+        let Entry { id, group, nodes, laid } = entry;
         let Kind::Granted(token) = group.kind else {
             return holds(false, "no place is held after a slot, and nothing is left over", group);
         };
-        let grant = book.grant(token).filter(|grant| grant.group == id && grant.key == group.key);
+        let grant = book.grant(token).filter(|grant| grant.group == *id && grant.key == group.key);
         holds(
             grant.is_some_and(|grant| grant.intent.claims == group.claims),
             "each group is a grant's",
@@ -44,7 +39,7 @@ impl Ledger {
         )?;
         let all = u64::MAX >> (u64::BITS as usize - group.claims.len());
         holds(*laid == all, "every granted window stands", group)?;
-        holds(group.tolerances == settings.tolerances(&group.claims), "tolerances are the rules'", group)?;
+        holds(*group.tolerances == *settings.tolerances(&group.claims), "tolerances are the rules'", group)?;
         let paths = nodes.iter().map(|node| self.nodes.path(*node));
         let has_nodes = paths.eq(group.claims.iter().map(|claim| Some(claim.target.path())));
         holds(has_nodes, "each claim has its node", group)
@@ -53,10 +48,11 @@ impl Ledger {
     /// All windows of claims that `which` names, as an index has them.
     fn indexed(&self, which: impl Fn(&Claim) -> bool) -> Vec<Indexed> {
         let mut found = Vec::new();
-        for (id, entry) in &self.entries {
-            let claims = entry.group.claims.iter().zip(&entry.group.windows).enumerate();
+        for (_, entry) in self.entries.iter() {
+            let claims = entry.group.claims.iter().zip(entry.group.windows.iter()).enumerate();
             let named = claims.filter(|(_, (claim, _))| which(claim));
-            found.extend(named.map(|(claim, (_, window))| (Place { group: *id, claim }.to_key(), *window)));
+            let place = |claim| Place { group: entry.id, claim };
+            found.extend(named.map(|(claim, (_, window))| (place(claim).to_key(), *window)));
         }
         found.sort_unstable();
         found
@@ -86,8 +82,8 @@ impl Ledger {
         let count = settings.all_pools().count();
         holds(is_pool && count == self.pools.len(), "each capacity has its pool", self.pools.len())?;
         for (path, profile) in &self.pools {
-            let groups = self.entries.values().map(|entry| &entry.group);
-            let windows = groups.flat_map(|group| group.claims.iter().zip(&group.windows));
+            let groups = self.entries.iter().map(|(_, entry)| &entry.group);
+            let windows = groups.flat_map(|group| group.claims.iter().zip(group.windows.iter()));
             let uses = windows.filter(|(claim, _)| path.covers(claim.target.path()));
             let uses: Vec<(u64, Window)> =
                 uses.filter_map(|(claim, at)| Some((units_of(claim)?, *at))).collect();
