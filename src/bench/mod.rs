@@ -32,6 +32,7 @@ mod report;
 mod schedule;
 mod stats;
 mod threshold;
+mod throughput;
 mod watched;
 
 use std::io;
@@ -47,6 +48,7 @@ pub use plan::{Keep, Place, Plan, PlanError};
 pub use report::{Load, Phases, Report, Slots};
 pub use stats::Quantiles;
 pub use threshold::{Threshold, ThresholdError};
+pub use throughput::{Answers, Asked, Bursts, Carried, Flow, Used, burst, carry};
 
 use crate::client::ConnectError;
 use crate::coordinator::{BindError, CoordinatorError, IdentityError, RecoveryError};
