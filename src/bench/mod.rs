@@ -35,6 +35,7 @@ mod schedule;
 mod stats;
 mod table;
 mod threshold;
+mod throughput;
 mod watched;
 
 use std::io;
@@ -51,6 +52,7 @@ pub use plan::{Keep, Place, Plan, PlanError};
 pub use report::{Bursts, Load, Phases, Report, Slots, Sockets};
 pub use stats::Quantiles;
 pub use threshold::{Threshold, ThresholdError};
+pub use throughput::{Answers, Asked, Bursts, Carried, Flow, Used, burst, carry};
 
 use crate::client::ConnectError;
 use crate::coordinator::{BindError, CoordinatorError, IdentityError, RecoveryError};

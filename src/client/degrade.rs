@@ -76,7 +76,7 @@ use std::time::{Duration, Instant};
 use super::{Conflict, DeclareError, Grant, Intent, Rejected, Stale};
 use crate::types::{IntentId, Time};
 use course::Bounds;
-pub(super) use policies::Policies;
+pub(super) use policies::{Candidate, Policies};
 
 /// After how many conflicts and stale answers in a row it degrades, unless the policy says otherwise: what is
 /// contested for so long is not a matter of luck.

@@ -66,6 +66,7 @@ mod quic;
 mod shared;
 mod system_clock;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -91,10 +92,10 @@ pub use outcome::{
 #[cfg(feature = "testing")]
 pub(crate) use quic::GIVE_UP;
 
-use crate::session::agent::{Bounds, Draft, NotTaken, Reply};
+use crate::session::agent::{Bounds, Draft, Local, NotTaken, Reply};
 use crate::types::{IntentId, Micros, Time};
 use crate::wire::Welcome;
-use shared::{Answered, Asked, Phase, Shared};
+use shared::{Answered, Asked, Phase, Shared, State};
 
 /// What any span is cut to, so that it can be added to any instant.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -171,9 +172,96 @@ impl Client {
         self.declare_in(intent, false).await
     }
 
+    /// Declares several intents, each on its own, in as few messages as they fit in, and waits until all are decided:
+    /// what each came to, in their order. Those of a message arrive together, so that they are decided in one slot. Past
+    /// what the coordinator takes at a time, the rest follows once those ahead are decided. A grant counts from its own
+    /// decision on: do not mix intents that wait for long with short ones. Cancel safe: dropping it withdraws
+    /// and releases all of them.
+    ///
+    /// ```no_run
+    /// # async fn book(client: &preclaim::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// use preclaim::{Intent, Outcome, path, secs};
+    ///
+    /// let mut intents = Vec::new();
+    /// for aisle in 1..=300 {
+    ///     let aisle = path(&format!("aisle/{aisle}"))?;
+    ///     intents.push(Intent::asap().claim(aisle.exclusive(), secs(6)));
+    /// }
+    /// let outcomes = client.declare_all(intents).await;
+    /// let granted = outcomes.iter().filter(|outcome| matches!(outcome, Ok(Outcome::Granted(_)))).count();
+    /// println!("{granted} of {} aisles", outcomes.len());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Of each, as for [`Client::declare`].
+    pub async fn declare_all(&self, intents: Vec<Intent>) -> Vec<Result<Outcome, DeclareError>> {
+        let prepared = intents.into_iter().map(|intent| {
+            let plan = self.inner.policies.candidate(&intent);
+            self.prepare(intent, Asked::Fresh).map(|prepared| (plan, prepared))
+        });
+        let mut waiting: VecDeque<_> = prepared.collect();
+        let mut outcomes = Vec::with_capacity(waiting.len());
+        while !waiting.is_empty() {
+            let mut asked = self.hand_in_what_fits(&mut waiting);
+            if asked.is_empty()
+                && let Some(first) = waiting.pop_front()
+            {
+                asked.push(match first {
+                    Ok((plan, prepared)) => self.hand_in(prepared, true).await.map(|asked| (plan, asked)),
+                    Err(error) => Err(error),
+                });
+            }
+            for one in asked {
+                outcomes.push(match one {
+                    Ok((plan, asked)) => self.outcome(plan, asked.answered().await),
+                    Err(error) => Err(error),
+                });
+            }
+        }
+        outcomes
+    }
+
+    /// Takes what there is room for from the front of `waiting`, and hands it in at once.
+    fn hand_in_what_fits(
+        &self,
+        waiting: &mut VecDeque<Result<(Plan, Prepared), DeclareError>>,
+    ) -> Vec<Result<(Plan, Declared<'_>), DeclareError>> {
+        let shared = self.shared();
+        shared.with(|state, now| {
+            let mut asked = Vec::new();
+            while let Some(next) = waiting.pop_front() {
+                let next = next.and_then(|(plan, prepared)| match prepared.hand_in(shared, state, now) {
+                    Ok(declared) => Ok(Ok((plan, declared))),
+                    Err((prepared, NotTaken::Full)) => Ok(Err((plan, prepared))),
+                    Err((prepared, not_taken)) => Err(refused(not_taken, prepared.id)),
+                });
+                match next {
+                    Ok(Ok(declared)) => asked.push(Ok(declared)),
+                    Ok(Err(full)) => {
+                        waiting.push_front(Ok(full));
+                        break;
+                    }
+                    Err(error) => asked.push(Err(error)),
+                }
+            }
+            asked
+        })
+    }
+
     async fn declare_in(&self, intent: Intent, waits: bool) -> Result<Outcome, DeclareError> {
         let plan = self.inner.policies.candidate(&intent);
-        let (id, answered) = self.ask(intent, Asked::Fresh, waits).await?;
+        let answered = self.ask(intent, Asked::Fresh, waits).await;
+        self.outcome(plan, answered)
+    }
+
+    fn outcome(
+        &self,
+        plan: Plan,
+        answered: Result<(IntentId, Answered), DeclareError>,
+    ) -> Result<Outcome, DeclareError> {
+        let (id, answered) = answered?;
         let handle = answered.handle;
         Ok(match (to_outcome(id, answered.reply)?, handle) {
             (Plain::Granted { at }, Some(handle)) => {
@@ -195,41 +283,35 @@ impl Client {
         kind: Asked,
         waits: bool,
     ) -> Result<(IntentId, Answered), DeclareError> {
-        let shared = self.shared();
-        let mut late = self.late(Duration::from_micros(intent.raw.wait));
-        let id = intent.id.unwrap_or_else(|| shared.look(|state, _| state.fresh_id()));
         if !waits && !self.is_connected() {
             return Err(DeclareError::Disconnected);
         }
+        self.hand_in(self.prepare(intent, kind)?, waits).await?.answered().await
+    }
+
+    fn prepare(&self, intent: Intent, kind: Asked) -> Result<Prepared, DeclareError> {
+        let late = self.late(Duration::from_micros(intent.raw.wait));
+        let id = intent.id.unwrap_or_else(|| self.shared().look(|state, _| state.fresh_id()));
         let start = self.start_of(&intent, id)?;
-        let time = start.map(|(_, time)| time);
-        let (request, answer) = loop {
+        let draft = draft(intent, id, start.map(|(_, time)| time));
+        Ok(Prepared { draft, kind, id, start, late })
+    }
+
+    /// Hands a declaration in; where it `waits`, once there is room for it.
+    async fn hand_in(&self, mut prepared: Prepared, waits: bool) -> Result<Declared<'_>, DeclareError> {
+        let shared = self.shared();
+        loop {
             let room = shared.room.notified();
-            let draft = draft(intent.clone(), id, time);
-            match shared.with(|state, now| state.declare(draft, kind, now)) {
-                Ok(asked) => break asked,
-                Err(NotTaken::Full) if waits => tokio::select! {
-                    biased;
-                    () = room => {}
-                    () = &mut late => return Err(DeclareError::Full),
-                },
-                Err(not_taken) => return Err(refused(not_taken, id)),
-            }
-        };
-        let mut undo = Undo { shared, request, id, kind, answer };
-        tokio::select! {
-            biased;
-            answered = &mut undo.answer => {
-                answered.map(|answered| (id, answered)).map_err(|_| DeclareError::Unknown { id })
-            }
-            () = &mut late => match shared.with(|state, _| state.give_up(request)) {
-                Some(true) => {
-                    shared.look(|state, _| state.remember_start(id, start));
-                    Err(DeclareError::Unknown { id })
-                }
-                Some(false) => Err(DeclareError::Disconnected),
-                // It was answered while this was being looked at.
-                None => undo.answer.try_recv().map(|it| (id, it)).map_err(|_| DeclareError::Unknown { id }),
+            let handed_in = shared.with(|state, now| prepared.hand_in(shared, state, now));
+            prepared = match handed_in {
+                Ok(declared) => return Ok(declared),
+                Err((prepared, NotTaken::Full)) if waits => prepared,
+                Err((prepared, not_taken)) => return Err(refused(not_taken, prepared.id)),
+            };
+            tokio::select! {
+                biased;
+                () = room => {}
+                () = &mut prepared.late => return Err(DeclareError::Full),
             }
         }
     }
@@ -392,6 +474,70 @@ impl Shared {
         });
         // Those who wait for the end look at `closing` again.
         self.phase.send_modify(|_| ());
+    }
+}
+
+/// What a policy remembers of an intent until it is granted.
+type Plan = Option<degrade::Candidate>;
+
+/// A declaration that has not been handed in.
+struct Prepared {
+    draft: Draft,
+    kind: Asked,
+    id: IntentId,
+    /// As the agent gave it, and by the coordinator's clock.
+    start: Option<(When, Time)>,
+    /// Resolves when its answer is overdue.
+    late: connector::Boxed<'static, ()>,
+}
+
+impl Prepared {
+    /// # Errors
+    /// Where it is not taken: itself again, and why.
+    fn hand_in<'a>(
+        self,
+        shared: &'a Arc<Shared>,
+        state: &mut State,
+        now: Local,
+    ) -> Result<Declared<'a>, (Self, NotTaken)> {
+        match state.declare(self.draft.clone(), self.kind, now) {
+            Ok((request, answer)) => {
+                let undo = Undo { shared, request, id: self.id, kind: self.kind, answer };
+                Ok(Declared { undo, start: self.start, late: self.late })
+            }
+            Err(not_taken) => Err((self, not_taken)),
+        }
+    }
+}
+
+/// A declaration whose answer is waited for.
+struct Declared<'a> {
+    undo: Undo<'a>,
+    start: Option<(When, Time)>,
+    late: connector::Boxed<'static, ()>,
+}
+
+impl Declared<'_> {
+    async fn answered(mut self) -> Result<(IntentId, Answered), DeclareError> {
+        let Undo { shared, request, id, .. } = self.undo;
+        tokio::select! {
+            biased;
+            answered = &mut self.undo.answer => {
+                answered.map(|answered| (id, answered)).map_err(|_| DeclareError::Unknown { id })
+            }
+            () = &mut self.late => match shared.with(|state, _| state.give_up(request)) {
+                Some(true) => {
+                    shared.look(|state, _| state.remember_start(id, self.start));
+                    Err(DeclareError::Unknown { id })
+                }
+                Some(false) => Err(DeclareError::Disconnected),
+                // It was answered while this was being looked at.
+                None => {
+                    let answered = self.undo.answer.try_recv();
+                    answered.map(|it| (id, it)).map_err(|_| DeclareError::Unknown { id })
+                }
+            }
+        }
     }
 }
 

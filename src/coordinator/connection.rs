@@ -152,12 +152,15 @@ struct Lane {
 }
 
 impl Lane {
-    /// Takes messages in, one after the other, until the peer finishes the lane. What is still to be
-    /// said on it then is said on the first lane.
+    /// Takes messages in, in order, until the peer finishes the lane. What is still to be said on it then is
+    /// said on the first lane.
     async fn read(mut self) -> Result<(), LaneError> {
         let ended = loop {
             match self.reader.next().await {
-                Ok(Some(message)) => self.take(message).await?,
+                Ok(Some(message)) => match self.take_all(message).await {
+                    Ok(()) => {}
+                    Err(error) => break Err(error),
+                },
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
             }
@@ -169,22 +172,32 @@ impl Lane {
         ended
     }
 
-    async fn take(&self, message: ToCoordinator) -> Result<(), LaneError> {
-        match message {
-            ToCoordinator::Hello(_) => {
-                return Err(LaneError::broken(CloseCode::SecondHello, "a connection says hello once"));
+    /// Takes `first` in and all that has come with it: what goes to the sessions goes together.
+    async fn take_all(&mut self, first: ToCoordinator) -> Result<(), LaneError> {
+        let (mut requests, mut next) = (Vec::new(), Ok(Some(first)));
+        while let Ok(Some(message)) = next {
+            match message {
+                ToCoordinator::Hello(_) => {
+                    self.server.hub.requests(self.place, requests);
+                    return Err(LaneError::broken(CloseCode::SecondHello, "a connection says hello once"));
+                }
+                ToCoordinator::ClockPing(ping) => {
+                    // Its pong says that what came ahead of it has been taken in.
+                    self.server.hub.requests(self.place, std::mem::take(&mut requests));
+                    let coordinator = self.server.hub.clock.now();
+                    let pong = ClockPong { seq: ping.seq, client_us: ping.client_us, coordinator };
+                    self.outbox.send(self.place.lane, &ToAgent::ClockPong(pong));
+                }
+                ToCoordinator::List(list) => {
+                    self.server.hub.requests(self.place, std::mem::take(&mut requests));
+                    let reply = listing::answer(&self.server, &list).await;
+                    self.outbox.send(self.place.lane, &reply);
+                }
+                message => requests.push(message.into()),
             }
-            ToCoordinator::ClockPing(ping) => {
-                let coordinator = self.server.hub.clock.now();
-                let pong = ClockPong { seq: ping.seq, client_us: ping.client_us, coordinator };
-                self.outbox.send(self.place.lane, &ToAgent::ClockPong(pong));
-            }
-            ToCoordinator::List(list) => {
-                let reply = listing::answer(&self.server, &list).await;
-                self.outbox.send(self.place.lane, &reply);
-            }
-            message => self.server.hub.message(self.place, message),
+            next = self.reader.held();
         }
-        Ok(())
+        self.server.hub.requests(self.place, requests);
+        next.map(drop)
     }
 }

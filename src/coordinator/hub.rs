@@ -4,7 +4,6 @@
 //! awaited under any, and a slot's news is encoded outside.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,13 +12,13 @@ use super::slot_loop::Publish;
 use crate::clock::Clock;
 use crate::resolver::{AgentOp, Resolver, SlotOutcome};
 use crate::session::coordinator::{
-    Admission, ConnectionId, Door, Effect, HelloRefusal, Inbox, LaneId, NotTaken, Origin, Place, Room,
-    SessionNotes, Sessions,
+    Admission, ConnectionId, Door, Effect, HelloRefusal, Inbox, LaneId, NotTaken, Origin, Place, Request,
+    Room,     SessionNotes, Sessions,
 };
 use crate::slot::Closed;
 use crate::transport::Outbox;
 use crate::types::{Agent, FixedMap, Slot, Time};
-use crate::wire::{CloseCode, Hello, ToAgent, ToCoordinator};
+use crate::wire::{CloseCode, Hello, ToAgent};
 
 /// See the module's documentation.
 pub(crate) struct Hub {
@@ -87,13 +86,18 @@ impl Hub {
         Ok(())
     }
 
-    /// A message for the core, or a watch, or a goodbye.
-    pub(crate) fn message(&self, from: Place, message: ToCoordinator) {
+    /// Messages for the core, watches, a goodbye, in order: all that came at once under one lock.
+    pub(crate) fn requests(&self, from: Place, requests: Vec<Request>) {
+        if requests.is_empty() {
+            return;
+        }
         let mut state = self.lock();
         let now = self.clock.now();
         let door = Door { now, admission: &*self.admission, inbox: &*self.intake };
-        let effects = state.sessions.message(from, message, &door);
-        state.carry_out(effects);
+        for request in requests {
+            let effects = state.sessions.request(from, request, &door);
+            state.carry_out(effects);
+        }
     }
 
     /// The lane has ended.
@@ -147,22 +151,25 @@ impl State {
         }
     }
 
-    /// The messages for each connection, in order, with where they go.
+    /// The messages for each connection, in order, with where they go; who is told first comes first.
     fn by_connection(&self, effects: Vec<Effect>) -> Vec<Part> {
-        let mut messages: BTreeMap<ConnectionId, Vec<(LaneId, ToAgent)>> = BTreeMap::new();
+        let mut places: FixedMap<ConnectionId, usize> = FixedMap::default();
+        let mut parts: Vec<Part> = Vec::new();
         for effect in effects {
-            match effect {
-                Effect::Send { to, message } => {
-                    messages.entry(to.connection).or_default().push((to.lane, message));
+            // Nothing that is decided closes a connection.
+            let Effect::Send { to, message } = effect else { continue };
+            let place = match places.get(&to.connection) {
+                Some(place) => *place,
+                None => {
+                    let Some(outbox) = self.outboxes.get(&to.connection) else { continue };
+                    places.insert(to.connection, parts.len());
+                    parts.push((Arc::clone(outbox), Vec::new()));
+                    parts.len() - 1
                 }
-                // Nothing that is decided closes a connection.
-                Effect::Close { .. } => {}
-            }
+            };
+            parts[place].1.push((to.lane, message));
         }
-        let with_outbox = |(connection, messages)| {
-            self.outboxes.get(&connection).map(|outbox| (Arc::clone(outbox), messages))
-        };
-        messages.into_iter().filter_map(with_outbox).collect()
+        parts
     }
 }
 

@@ -76,8 +76,8 @@ impl LaneReader {
     /// Not cancel safe: dropped while it waits, it may lose bytes that it has read.
     pub(crate) async fn next(&mut self) -> Result<Option<ToCoordinator>, LaneError> {
         loop {
-            if let Some(frame) = self.frames.next_frame()? {
-                return Ok(Some(ToCoordinator::decode(frame)?));
+            if let Some(message) = self.held()? {
+                return Ok(Some(message));
             }
             self.make_room().await;
             match self.stream.read_chunk(limits::SHORT_FRAME_BYTES, true).await? {
@@ -88,6 +88,12 @@ impl LaneReader {
                 }
             }
         }
+    }
+
+    /// The next message where all of it has been read already.
+    pub(crate) fn held(&mut self) -> Result<Option<ToCoordinator>, LaneError> {
+        let Some(frame) = self.frames.next_frame()? else { return Ok(None) };
+        Ok(Some(ToCoordinator::decode(frame)?))
     }
 
     async fn make_room(&mut self) {

@@ -175,6 +175,8 @@ pub struct AgentSession {
     known: Option<(u64, usize)>,
     ending: Ending,
     out: VecDeque<ToCoordinator>,
+    /// Bytes of the last message in `out`, where that declares.
+    last_bytes: usize,
     events: VecDeque<Event>,
 }
 
@@ -219,6 +221,7 @@ impl AgentSession {
             known: None,
             ending: Ending::Open,
             out: VecDeque::new(),
+            last_bytes: 0,
             events: VecDeque::new(),
         }
     }
@@ -332,10 +335,8 @@ impl AgentSession {
         if self.declared.len() >= undecided.min(limits::REQUESTS) {
             return Err(NotTaken::Full);
         }
-        if !pending::fits(&draft) {
-            return Err(NotTaken::TooLarge);
-        }
-        let request = self.ask(Ask::declare(id, draft));
+        let bytes = pending::size(&draft).ok_or(NotTaken::TooLarge)?;
+        let request = self.ask(Ask::declare(id, draft, bytes));
         self.declared.insert(id, request);
         Ok(request)
     }

@@ -1,7 +1,7 @@
 //! What was asked and is not answered yet: kept as it was, so that it can be asked again.
 
 use super::held::Terms;
-use super::{AgentSession, Draft, Local};
+use super::{AgentSession, Draft, Link, Local};
 use crate::limits;
 use crate::types::{IntentId, Micros, Slot, Time};
 use crate::wire::{Declaration, Declare, Extensions, Release, Renew, ToCoordinator};
@@ -20,6 +20,8 @@ pub(super) enum Ask {
     Declare {
         id: IntentId,
         draft: Box<Draft>,
+        /// Bytes of its frame, alone.
+        bytes: usize,
         /// It was withdrawn since, and what it comes to is not handed out.
         abandoned: bool,
         /// Somebody waits for it; otherwise it takes its course, and a grant is not taken in hand.
@@ -41,8 +43,8 @@ pub(super) enum Ask {
 }
 
 impl Ask {
-    pub(super) fn declare(id: IntentId, draft: Draft) -> Self {
-        Ask::Declare { id, draft: Box::new(draft), abandoned: false, claimed: true }
+    pub(super) fn declare(id: IntentId, draft: Draft, bytes: usize) -> Self {
+        Ask::Declare { id, draft: Box::new(draft), bytes, abandoned: false, claimed: true }
     }
 
     /// The intent that it is about; of several, none.
@@ -71,9 +73,11 @@ fn declaration(request: u64, draft: Draft) -> ToCoordinator {
     Declare { batch: vec![declaration] }.into()
 }
 
-/// Whether a declaration fits in a frame.
-pub(super) fn fits(draft: &Draft) -> bool {
-    declaration(1, draft.clone()).encode(&mut Vec::new()).is_ok()
+/// Bytes of a declaration's frame, where it fits in one.
+pub(super) fn size(draft: &Draft) -> Option<usize> {
+    let mut frame = Vec::new();
+    declaration(1, draft.clone()).encode(&mut frame).ok()?;
+    Some(frame.len())
 }
 
 impl AgentSession {
@@ -131,7 +135,7 @@ impl AgentSession {
             // Its release is among what is asked again, and reaches further than it does; or nobody waits
             // for it, and it must not be decided for nobody when the coordinator is back. A revision is for
             // the holder of what it revises.
-            Ask::Declare { id, draft, abandoned, claimed } => {
+            Ask::Declare { id, draft, abandoned, claimed, .. } => {
                 *abandoned || !(*claimed || self.holdings.are_revised_by(*id, draft))
             }
             // Asked for anew, with the time of then.
@@ -174,12 +178,37 @@ impl AgentSession {
     }
 
     fn send(&mut self, request: u64) {
-        let Some(name) = self.welcome().map(|welcome| welcome.name.clone()) else { return };
+        let Link::Up { welcome, .. } = &self.link else { return };
         let Some(pending) = self.pending.get_mut(&request) else { return };
         pending.asked = pending.asked.saturating_add(1);
-        let message = pending.ask.message(request, &name);
-        self.out.push_back(message);
+        let message = pending.ask.message(request, &welcome.name);
+        match (message, &pending.ask) {
+            (ToCoordinator::Declare(declare), Ask::Declare { bytes, .. }) => {
+                let most = usize::try_from(welcome.limits.batch).unwrap_or(usize::MAX).min(limits::BATCH);
+                let bytes = *bytes;
+                self.say_together(declare, bytes, most);
+            }
+            (message, _) => self.out.push_back(message),
+        }
         self.may_give_up(request);
+    }
+
+    /// Declarations that wait to leave one after the other leave in one message, up to `most` in each.
+    fn say_together(&mut self, declare: Declare, bytes: usize, most: usize) {
+        // Each counts with a frame's head of its own, so that the sum is never too low.
+        let together = self.last_bytes.saturating_add(bytes);
+        match self.out.back_mut() {
+            Some(ToCoordinator::Declare(last))
+                if last.batch.len() < most && together <= limits::FRAME_BYTES =>
+            {
+                last.batch.extend(declare.batch);
+                self.last_bytes = together;
+            }
+            _ => {
+                self.out.push_back(declare.into());
+                self.last_bytes = bytes;
+            }
+        }
     }
 
     /// A revision goes out: what it frees may be granted to another from the next slot on, and begin at the end of

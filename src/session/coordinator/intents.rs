@@ -3,6 +3,8 @@
 //! A route follows the decisions that the core hands out and never runs ahead of them: what has been
 //! taken in and not been decided yet is only counted.
 
+use std::collections::BTreeMap;
+#[cfg(test)]
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -12,10 +14,18 @@ use crate::types::{Agent, Claim, Decision, FixedMap, IntentId, IntentKey, Slot, 
 
 #[derive(Debug, Default)]
 pub(super) struct Intents {
-    routes: FixedMap<IntentKey, Route>,
+    /// What each name has going, which most of what follows is about at once.
+    names: FixedMap<Agent, OfName>,
     /// Grants that are no leases, by their end: nobody tells of that.
-    ends: BTreeSet<(Time, IntentKey)>,
-    loads: FixedMap<Agent, Load>,
+    ends: BTreeMap<(Time, Token), IntentKey>,
+    totals: Totals,
+}
+
+/// Over all names.
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
+    /// In force or undecided.
+    live: usize,
     undecided: usize,
 }
 
@@ -27,7 +37,7 @@ pub(super) struct Route {
     /// The lane that it was declared on, or taken up again on after a reconnect.
     pub(super) place: Place,
     /// Requests whose fate is still open.
-    pub(super) waiters: Vec<Waiter>,
+    pub(super) waiters: Waiters,
     pub(super) note: Arc<str>,
     pub(super) claims: Arc<[Claim]>,
     standing: Standing,
@@ -40,6 +50,36 @@ pub(super) struct Waiter {
     pub(super) request: u64,
 }
 
+/// Waiters in their order; the first, which is mostly the only one, is kept without memory of its own.
+#[derive(Debug, Default)]
+pub(super) struct Waiters {
+    first: Option<Waiter>,
+    more: Vec<Waiter>,
+}
+
+impl Waiters {
+    pub(super) fn iter(&self) -> impl Iterator<Item = Waiter> {
+        self.first.iter().chain(&self.more).copied()
+    }
+
+    /// One more; past [`limits::WAITERS`] the oldest goes.
+    fn add(&mut self, waiter: Waiter) {
+        if self.first.is_none() {
+            self.first = Some(waiter);
+            return;
+        }
+        if self.more.len() + 1 >= limits::WAITERS {
+            self.first = Some(self.more.remove(0));
+        }
+        self.more.push(waiter);
+    }
+
+    fn clear(&mut self) {
+        self.first = None;
+        self.more.clear();
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Undecided,
@@ -48,7 +88,8 @@ enum Standing {
 
 /// What one name has going.
 #[derive(Debug, Default)]
-struct Load {
+struct OfName {
+    routes: FixedMap<IntentId, Route>,
     /// Messages taken in and not decided yet.
     pending: usize,
     undecided: usize,
@@ -69,115 +110,28 @@ pub(super) enum OverLimit {
     Live,
 }
 
-impl Intents {
-    pub(super) fn has_some_of(&self, agent: &Agent) -> bool {
-        self.loads.contains_key(agent)
-    }
-
-    /// How many intents are in force or undecided.
-    pub(super) fn len(&self) -> usize {
-        self.routes.len()
-    }
-
-    /// How many names have something going.
-    pub(super) fn names(&self) -> usize {
-        self.loads.len()
-    }
-
-    /// The intents in force or undecided, on a connection that is gone.
-    pub(super) fn restored(
-        live: impl ExactSizeIterator<Item = notes::Live>,
-        route: impl Fn(&IntentKey) -> Option<notes::Route>,
-    ) -> Self {
-        let mut intents = Intents::default();
-        intents.routes.reserve(live.len());
-        let mut ends = Vec::new();
-        for notes::Live { key, claims, grant } in live {
-            // An intent of which nothing else is known belongs to the name's plain session.
-            let nobody = || notes::Route { label: Arc::from(""), note: Arc::from("") };
-            let notes::Route { label, note } = route(&key).unwrap_or_else(nobody);
-            let standing = match grant {
-                None => Standing::Undecided,
-                Some((end, token, is_lease)) => Standing::Granted { end, token, is_lease },
-            };
-            if let Standing::Granted { end, is_lease: false, .. } = standing {
-                ends.push((end, key.clone()));
+impl OfName {
+    fn count(&mut self, totals: &mut Totals, standing: Standing, change: isize) {
+        match standing {
+            Standing::Undecided => {
+                self.undecided = self.undecided.saturating_add_signed(change);
+                totals.undecided = totals.undecided.saturating_add_signed(change);
             }
-            intents.count(&key.agent, standing, 1);
-            let place = Place { connection: ConnectionId::GONE, lane: LaneId::FIRST };
-            intents.routes.insert(key, Route { label, place, waiters: Vec::new(), note, claims, standing });
+            Standing::Granted { .. } => self.granted = self.granted.saturating_add_signed(change),
         }
-        // A set is built at once in a fraction of the time that it takes to insert as much.
-        intents.ends = ends.into_iter().collect();
-        intents
+        totals.live = totals.live.saturating_add_signed(change);
     }
 
-    pub(super) fn route(&self, agent: &Agent, id: IntentId) -> Option<&Route> {
-        self.routes.get(&IntentKey { agent: agent.clone(), id })
+    fn is_idle(&self) -> bool {
+        self.undecided + self.granted + self.pending == 0
     }
 
-    pub(super) fn is_granted(&self, agent: &Agent, id: IntentId) -> bool {
-        self.route(agent, id).is_some_and(|route| matches!(route.standing, Standing::Granted { .. }))
-    }
-
-    /// Counts a message that is about to be taken in during `slot`. `fresh` where it would add an
-    /// intent, rather than ask about one that is known.
-    pub(super) fn reserve(
-        &mut self,
-        agent: &Agent,
-        slot: Slot,
-        fresh: bool,
-        bounds: &Bounds,
-    ) -> Result<(), OverLimit> {
-        let live = self.routes.len();
-        let load = self.loads.entry(agent.clone()).or_default();
-        if load.slot != slot {
-            (load.slot, load.inputs) = (slot, 0);
-        }
-        let undecided = load.undecided + load.pending;
-        let over = if load.inputs >= limits::SLOT_INPUTS_OF_A_NAME {
-            Some(OverLimit::InputsOfSlot)
-        } else if fresh && (undecided >= bounds.undecided_of_a_name || self.undecided >= bounds.undecided) {
-            Some(OverLimit::Undecided)
-        } else if fresh && (undecided + load.granted >= limits::LIVE_OF_A_NAME || live >= limits::LIVE) {
-            Some(OverLimit::Live)
-        } else {
-            load.inputs += 1;
-            load.pending += 1;
-            None
-        };
-        self.forget_idle(agent);
-        over.map_or(Ok(()), Err)
-    }
-
-    /// Takes back the count of a message that was not taken in after all, or has been decided.
-    pub(super) fn settle(&mut self, agent: &Agent) {
-        if let Some(load) = self.loads.get_mut(agent) {
-            load.pending = load.pending.saturating_sub(1);
-        }
-        self.forget_idle(agent);
-    }
-
-    /// An intent that is named on a new lane, after the connection that it lived on has ended, goes
-    /// on there.
-    pub(super) fn move_to(&mut self, agent: &Agent, id: IntentId, place: Place, label: &Arc<str>) {
-        if let Some(route) = self.routes.get_mut(&IntentKey { agent: agent.clone(), id }) {
-            route.place = place;
-            route.label = Arc::clone(label);
-        }
-    }
-
-    /// A declaration or revision that the core took in: its fate is told to its request from here on.
-    /// The intent goes on on that lane, unless another session declared it.
-    pub(super) fn bind(&mut self, agent: &Agent, origin: &Origin, place: Place) {
+    /// A declaration or revision that the core took in; see [`Intents::bind`].
+    fn bind(&mut self, totals: &mut Totals, origin: &Origin, place: Place) {
         let Ask::Declare { id, note, claims } = &origin.ask else { return };
-        let key = IntentKey { agent: agent.clone(), id: *id };
         let waiter = Waiter { place, request: origin.request };
-        if let Some(route) = self.routes.get_mut(&key) {
-            if route.waiters.len() >= limits::WAITERS {
-                route.waiters.remove(0);
-            }
-            route.waiters.push(waiter);
+        if let Some(route) = self.routes.get_mut(id) {
+            route.waiters.add(waiter);
             if route.label == origin.label {
                 route.place = place;
             }
@@ -187,20 +141,149 @@ impl Intents {
         let route = Route {
             label: Arc::clone(&origin.label),
             place,
-            waiters: vec![waiter],
+            waiters: Waiters { first: Some(waiter), more: Vec::new() },
             note: Arc::clone(note),
             claims: Arc::clone(claims),
             standing: Standing::Undecided,
         };
-        self.routes.insert(key, route);
-        self.count(agent, Standing::Undecided, 1);
+        self.routes.insert(*id, route);
+        self.count(totals, Standing::Undecided, 1);
+    }
+}
+
+impl Intents {
+    pub(super) fn has_some_of(&self, agent: &Agent) -> bool {
+        self.names.contains_key(agent)
+    }
+
+    /// How many intents are in force or undecided.
+    pub(super) fn len(&self) -> usize {
+        self.totals.live
+    }
+
+    /// How many names have something going.
+    pub(super) fn names(&self) -> usize {
+        self.names.len()
+    }
+
+    /// The intents in force or undecided, on a connection that is gone.
+    pub(super) fn restored(
+        live: impl ExactSizeIterator<Item = notes::Live>,
+        route: impl Fn(&IntentKey) -> Option<notes::Route>,
+    ) -> Self {
+        let mut intents = Intents::default();
+        let mut ends = Vec::new();
+        for notes::Live { key, claims, grant } in live {
+            // An intent of which nothing else is known belongs to the name's plain session.
+            let nobody = || notes::Route { label: Arc::from(""), note: Arc::from("") };
+            let notes::Route { label, note } = route(&key).unwrap_or_else(nobody);
+            let standing = match grant {
+                None => Standing::Undecided,
+                Some((end, token, is_lease)) => Standing::Granted { end, token, is_lease },
+            };
+            if let Standing::Granted { end, token, is_lease: false } = standing {
+                ends.push(((end, token), key.clone()));
+            }
+            let name = intents.names.entry(key.agent).or_default();
+            name.count(&mut intents.totals, standing, 1);
+            let place = Place { connection: ConnectionId::GONE, lane: LaneId::FIRST };
+            let route = Route { label, place, waiters: Waiters::default(), note, claims, standing };
+            name.routes.insert(key.id, route);
+        }
+        // A map is built at once in a fraction of the time that it takes to insert as much.
+        intents.ends = ends.into_iter().collect();
+        intents
+    }
+
+    pub(super) fn route(&self, agent: &Agent, id: IntentId) -> Option<&Route> {
+        self.names.get(agent)?.routes.get(&id)
+    }
+
+    fn route_mut(&mut self, key: &IntentKey) -> Option<&mut Route> {
+        self.names.get_mut(&key.agent)?.routes.get_mut(&key.id)
+    }
+
+    fn standing(&self, key: &IntentKey) -> Option<Standing> {
+        self.route(&key.agent, key.id).map(|route| route.standing)
+    }
+
+    pub(super) fn is_granted(&self, agent: &Agent, id: IntentId) -> bool {
+        self.route(agent, id).is_some_and(|route| matches!(route.standing, Standing::Granted { .. }))
+    }
+
+    /// Counts a message that is about to be taken in during `slot`. `adds` where it declares the intent `id`,
+    /// which is held against the bounds unless it is known already.
+    pub(super) fn reserve(
+        &mut self,
+        agent: &Agent,
+        slot: Slot,
+        adds: Option<IntentId>,
+        bounds: &Bounds,
+    ) -> Result<(), OverLimit> {
+        let Totals { live, undecided: all_undecided } = self.totals;
+        let name = match self.names.get_mut(agent) {
+            Some(name) => name,
+            None => self.names.entry(agent.clone()).or_default(),
+        };
+        if name.slot != slot {
+            (name.slot, name.inputs) = (slot, 0);
+        }
+        let fresh = adds.is_some_and(|id| !name.routes.contains_key(&id));
+        let undecided = name.undecided + name.pending;
+        let over = if name.inputs >= limits::SLOT_INPUTS_OF_A_NAME {
+            OverLimit::InputsOfSlot
+        } else if fresh && (undecided >= bounds.undecided_of_a_name || all_undecided >= bounds.undecided) {
+            OverLimit::Undecided
+        } else if fresh && (undecided + name.granted >= limits::LIVE_OF_A_NAME || live >= limits::LIVE) {
+            OverLimit::Live
+        } else {
+            name.inputs += 1;
+            name.pending += 1;
+            return Ok(());
+        };
+        self.forget_idle(agent);
+        Err(over)
+    }
+
+    /// Takes back the count of a message that was not taken in after all.
+    pub(super) fn settle(&mut self, agent: &Agent) {
+        self.settle_and_bind(agent, None);
+    }
+
+    /// Takes back the count of a message that has been decided, or taken in hand: then its `origin` is told of its
+    /// intent's fate from here on; see [`Intents::bind`].
+    pub(super) fn settle_and_bind(&mut self, agent: &Agent, origin: Option<(&Origin, Place)>) {
+        let Some(name) = self.names.get_mut(agent) else { return };
+        name.pending = name.pending.saturating_sub(1);
+        if let Some((origin, place)) = origin {
+            name.bind(&mut self.totals, origin, place);
+        }
+        if name.is_idle() {
+            self.names.remove(agent);
+        }
+    }
+
+    /// An intent that is named on a new lane, after the connection that it lived on has ended, goes
+    /// on there.
+    pub(super) fn move_to(&mut self, agent: &Agent, id: IntentId, place: Place, label: &Arc<str>) {
+        let routes = self.names.get_mut(agent).map(|name| &mut name.routes);
+        if let Some(route) = routes.and_then(|routes| routes.get_mut(&id)) {
+            route.place = place;
+            route.label = Arc::clone(label);
+        }
+    }
+
+    /// A declaration or revision that the core took in: its fate is told to its request from here on.
+    /// The intent goes on on that lane, unless another session declared it.
+    pub(super) fn bind(&mut self, agent: &Agent, origin: &Origin, place: Place) {
+        self.names.entry(agent.clone()).or_default().bind(&mut self.totals, origin, place);
+        self.forget_idle(agent);
     }
 
     /// Whether a decision grants what was not granted so before: a repeat shows the token that stands.
     pub(super) fn is_new_grant(&self, decision: &Decision) -> bool {
         let Verdict::Granted { token: new, .. } = decision.verdict else { return false };
-        let stands = self.routes.get(&decision.key).map(|route| route.standing);
-        match stands {
+        match self.standing(&decision.key) {
             Some(Standing::Granted { token, .. }) => token != new,
             Some(Standing::Undecided) => true,
             None => false,
@@ -209,8 +292,7 @@ impl Intents {
 
     /// Whether the intent is granted under this token.
     pub(super) fn stands(&self, key: &IntentKey, token: Token) -> bool {
-        let standing = self.routes.get(key).map(|route| route.standing);
-        matches!(standing, Some(Standing::Granted { token: stands, .. }) if stands == token)
+        matches!(self.standing(key), Some(Standing::Granted { token: stands, .. }) if stands == token)
     }
 
     /// What stood is over, and there is more to come about the intent.
@@ -257,25 +339,21 @@ impl Intents {
 
     /// Forgets the grants that have ended by `at` and of which nobody tells.
     pub(super) fn forget_ended(&mut self, at: Time) {
-        while let Some((end, _)) = self.ends.first()
-            && *end <= at
-            && let Some((_, key)) = self.ends.pop_first()
+        while let Some(entry) = self.ends.first_entry()
+            && entry.key().0 <= at
         {
+            let key = entry.remove();
             self.end(&key);
         }
     }
 
     fn grant(&mut self, key: &IntentKey, end: Time, token: Token, is_lease: bool) {
-        if let Some(route) = self.routes.get_mut(key) {
-            route.waiters.clear();
-            self.stand(key, Standing::Granted { end, token, is_lease });
-        }
+        self.fate_is_told(key);
+        self.stand(key, Standing::Granted { end, token, is_lease });
     }
 
     fn renew(&mut self, key: &IntentKey, until: Time) {
-        if let Some(Route { standing: Standing::Granted { token, is_lease, .. }, .. }) = self.routes.get(key)
-        {
-            let (token, is_lease) = (*token, *is_lease);
+        if let Some(Standing::Granted { token, is_lease, .. }) = self.standing(key) {
             self.stand(key, Standing::Granted { end: until, token, is_lease });
         }
     }
@@ -291,20 +369,19 @@ impl Intents {
     }
 
     fn stand(&mut self, key: &IntentKey, standing: Standing) {
-        let Some(route) = self.routes.get_mut(key) else { return };
+        let Some(name) = self.names.get_mut(&key.agent) else { return };
+        let Some(route) = name.routes.get_mut(&key.id) else { return };
         let before = std::mem::replace(&mut route.standing, standing);
-        if let Standing::Granted { end, .. } = before {
-            self.ends.remove(&(end, key.clone()));
+        name.count(&mut self.totals, before, -1);
+        name.count(&mut self.totals, standing, 1);
+        self.forget_end(before);
+        if let Standing::Granted { end, token, is_lease: false } = standing {
+            self.ends.insert((end, token), key.clone());
         }
-        if let Standing::Granted { end, is_lease: false, .. } = standing {
-            self.ends.insert((end, key.clone()));
-        }
-        self.count(&key.agent, before, -1);
-        self.count(&key.agent, standing, 1);
     }
 
     fn fate_is_told(&mut self, key: &IntentKey) {
-        if let Some(route) = self.routes.get_mut(key) {
+        if let Some(route) = self.route_mut(key) {
             route.waiters.clear();
         }
     }
@@ -319,30 +396,26 @@ impl Intents {
     }
 
     fn end(&mut self, key: &IntentKey) {
-        let Some(route) = self.routes.remove(key) else { return };
-        if let Standing::Granted { end, .. } = route.standing {
-            self.ends.remove(&(end, key.clone()));
+        let Some(name) = self.names.get_mut(&key.agent) else { return };
+        let Some(route) = name.routes.remove(&key.id) else { return };
+        name.count(&mut self.totals, route.standing, -1);
+        if name.is_idle() {
+            self.names.remove(&key.agent);
         }
-        self.count(&key.agent, route.standing, -1);
+        self.forget_end(route.standing);
     }
 
-    fn count(&mut self, agent: &Agent, standing: Standing, change: isize) {
-        let load = self.loads.entry(agent.clone()).or_default();
-        match standing {
-            Standing::Undecided => {
-                load.undecided = load.undecided.saturating_add_signed(change);
-                self.undecided = self.undecided.saturating_add_signed(change);
-            }
-            Standing::Granted { .. } => load.granted = load.granted.saturating_add_signed(change),
+    /// What stood is over, and so is what was noted of its end.
+    fn forget_end(&mut self, before: Standing) {
+        if let Standing::Granted { end, token, is_lease: false } = before {
+            self.ends.remove(&(end, token));
         }
-        self.forget_idle(agent);
     }
 
     /// A name that has nothing going leaves no trace here.
     fn forget_idle(&mut self, agent: &Agent) {
-        let idle = |load: &Load| load.undecided + load.granted + load.pending == 0;
-        if self.loads.get(agent).is_some_and(idle) {
-            self.loads.remove(agent);
+        if self.names.get(agent).is_some_and(OfName::is_idle) {
+            self.names.remove(agent);
         }
     }
 }
@@ -350,12 +423,15 @@ impl Intents {
 #[cfg(test)]
 impl Intents {
     /// The intents in force, with their tokens, and those undecided.
-    pub(super) fn tables(&self) -> (std::collections::BTreeMap<IntentKey, Token>, BTreeSet<IntentKey>) {
-        let mut tables = (std::collections::BTreeMap::new(), BTreeSet::new());
-        for (key, route) in &self.routes {
-            match route.standing {
-                Standing::Granted { token, .. } => drop(tables.0.insert(key.clone(), token)),
-                Standing::Undecided => drop(tables.1.insert(key.clone())),
+    pub(super) fn tables(&self) -> (BTreeMap<IntentKey, Token>, BTreeSet<IntentKey>) {
+        let mut tables = (BTreeMap::new(), BTreeSet::new());
+        for (agent, name) in &self.names {
+            for (id, route) in &name.routes {
+                let key = IntentKey { agent: agent.clone(), id: *id };
+                match route.standing {
+                    Standing::Granted { token, .. } => drop(tables.0.insert(key, token)),
+                    Standing::Undecided => drop(tables.1.insert(key)),
+                }
             }
         }
         tables
@@ -364,13 +440,14 @@ impl Intents {
     /// Panics where the counts are not those of the tables, while nothing is pending.
     pub(super) fn check_counts(&self) {
         let (granted, undecided) = self.tables();
-        assert_eq!(self.undecided, undecided.len());
-        let loads = self.loads.values();
-        let counted = loads.map(|load| (load.pending, load.undecided, load.granted));
+        let Totals { live, undecided: all_undecided } = self.totals;
+        assert_eq!((live, all_undecided), (granted.len() + undecided.len(), undecided.len()));
+        let counted = self.names.values().map(|name| (name.pending, name.undecided, name.granted));
         let sum = counted.fold((0, 0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1, sum.2 + it.2));
         assert_eq!(sum, (0, undecided.len(), granted.len()));
-        assert!(self.loads.keys().all(|agent| self.routes.keys().any(|key| key.agent == *agent)));
+        assert!(self.names.values().all(|name| !name.routes.is_empty()));
+        let routes = self.names.values().flat_map(|name| name.routes.values());
         let is_plain = |route: &&Route| matches!(route.standing, Standing::Granted { is_lease: false, .. });
-        assert_eq!(self.ends.len(), self.routes.values().filter(is_plain).count());
+        assert_eq!(self.ends.len(), routes.filter(is_plain).count());
     }
 }

@@ -28,7 +28,7 @@ pub use feasibility::Feasibility;
 pub use hello::HelloRefusal;
 pub use listing::{Page, Query, Words};
 pub use notes::{DeclaredBy, Live, Recovered, Restored, Route, SessionChange, SessionNotes};
-pub use requests::{Door, Inbox, NotTaken};
+pub use requests::{Door, Inbox, NotTaken, Request};
 pub use watch::Room;
 
 use crate::limits;
@@ -214,16 +214,9 @@ impl Sessions {
         }
     }
 
-    /// Takes in a message for the core, or a watch, or a goodbye. All others are answered elsewhere.
+    /// As [`Sessions::request`], for a message as it came. Those that are none for sessions are answered elsewhere.
     pub fn message(&mut self, from: Place, message: ToCoordinator, door: &Door<'_>) -> Vec<Effect> {
-        match message {
-            ToCoordinator::Declare(declare) => self.declare(from, declare, door),
-            ToCoordinator::Release(release) => self.release(from, &release, door),
-            ToCoordinator::Renew(renew) => self.renew(from, &renew, door),
-            ToCoordinator::Watch(watch) => self.watch(from, &watch, door.now),
-            ToCoordinator::Bye(_) => self.bye(from.connection),
-            ToCoordinator::Hello(_) | ToCoordinator::ClockPing(_) | ToCoordinator::List(_) => Vec::new(),
-        }
+        self.request(from, message.into(), door)
     }
 
     /// The connection has ended. Its session is kept for [`limits::SESSION_KEPT`], and what it

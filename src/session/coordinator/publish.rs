@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::intents::Waiter;
+use super::intents::{Waiter, Waiters};
 use super::watch::{NoWatch, Room, Seen, size};
 use super::{Ask, Effect, LaneId, Origin, Place, Sessions};
 use crate::resolver::{Input, Resolver, SlotOutcome};
@@ -27,11 +27,11 @@ impl Sessions {
         let is_lease = |token| resolver.grant(token).is_some_and(|grant| grant.intent.hold);
         let mut fates = Fates::new(closed, outcome);
         let mut effects = Vec::with_capacity(outcome.decisions.len());
-        let last_words = last_words(&outcome.decisions);
+        let last_words = LastWords::of(&outcome.decisions);
         for (at, decision) in outcome.decisions.iter().enumerate() {
             self.bind_fates(&mut fates, decision.answers);
             let origin = decision.answers.and_then(|input| closed.origins.get(input));
-            let goes_on = last_words.get(&decision.key).is_some_and(|last| *last > at);
+            let goes_on = last_words.come_after(at, decision);
             if goes_on && matches!(decision.verdict, types::Verdict::Expired { .. }) {
                 // What was asked since is not answered by the end of the lease before it.
                 self.intents.go_on(&decision.key);
@@ -92,10 +92,7 @@ impl Sessions {
     /// for them alone; all of them with `None`.
     fn bind_fates(&mut self, fates: &mut Fates<'_>, last: Option<usize>) {
         for (agent, origin) in fates.take(last) {
-            self.intents.settle(agent);
-            if let Some((origin, place)) = origin {
-                self.intents.bind(agent, origin, place);
-            }
+            self.intents.settle_and_bind(agent, origin);
         }
     }
 
@@ -112,9 +109,11 @@ impl Sessions {
         self.tell_watchers(decision, origin, &answer, room, effects);
         let asker = origin.and_then(|origin| Some(Waiter { place: origin.from?, request: origin.request }));
         let (waiters, owner) = self.concerned(decision, asker.is_some());
-        let mut told = BTreeSet::new();
-        for Waiter { place, request } in asker.into_iter().chain(waiters) {
-            if self.is_live(place) && told.insert((place, request)) {
+        // A handful at most, mostly one.
+        let mut told = Vec::new();
+        for Waiter { place, request } in asker.into_iter().chain(waiters.into_iter().flat_map(Waiters::iter)) {
+            if self.is_live(place) && !told.contains(&(place, request)) {
+                told.push((place, request));
                 let message = Answer { request, ..answer.clone() }.into();
                 effects.push(Effect::Send { to: place, message });
             }
@@ -125,12 +124,12 @@ impl Sessions {
             // Something sent twice that waits: it has a fate to hear of, as the first one does.
             self.intents.bind(&decision.key.agent, origin, place);
         }
-        let news = Answer { request: 0, repeat: false, ..answer }.into();
+        let news = || Answer { request: 0, repeat: false, ..answer }.into();
         match owner {
             Some(owner) if told.iter().any(|(place, _)| place.connection == owner.connection) => {}
-            Some(owner) if self.is_live(owner) => effects.push(Effect::Send { to: owner, message: news }),
+            Some(owner) if self.is_live(owner) => effects.push(Effect::Send { to: owner, message: news() }),
             None if !told.is_empty() => {}
-            _ => self.tell_or_keep(&decision.key, origin, when.0, &news, &told, effects),
+            _ => self.tell_or_keep(&decision.key, origin, when.0, &news(), &told, effects),
         }
     }
 
@@ -154,9 +153,9 @@ impl Sessions {
 
     /// Whose fate a decision is, by request, and where its intent lives, where that is to hear of it:
     /// not of what changed nothing, which concerns the asker alone.
-    fn concerned(&self, decision: &Decision, is_asked: bool) -> (Vec<Waiter>, Option<Place>) {
+    fn concerned(&self, decision: &Decision, is_asked: bool) -> (Option<&Waiters>, Option<Place>) {
         let Some(route) = self.intents.route(&decision.key.agent, decision.key.id) else {
-            return (Vec::new(), None);
+            return (None, None);
         };
         let is_fate = match &decision.verdict {
             types::Verdict::Released { .. } => true,
@@ -166,10 +165,10 @@ impl Sessions {
             _ => false,
         };
         if is_fate {
-            return (route.waiters.clone(), Some(route.place));
+            return (Some(&route.waiters), Some(route.place));
         }
         let changes = !is_asked || matches!(decision.verdict, types::Verdict::Renewed { .. });
-        (Vec::new(), Some(route.place).filter(|_| changes))
+        (None, Some(route.place).filter(|_| changes))
     }
 
     /// News for an intent whose own connection is gone: to its session, or to all of its name that
@@ -180,7 +179,7 @@ impl Sessions {
         origin: Option<&Origin>,
         slot: Slot,
         message: &ToAgent,
-        told: &BTreeSet<(Place, u64)>,
+        told: &[(Place, u64)],
         effects: &mut Vec<Effect>,
     ) {
         let route = self.intents.route(&key.agent, key.id);
@@ -269,10 +268,30 @@ impl Sessions {
 
 /// The last decision on each intent that answers no message by itself, by index. What looks like an
 /// intent's end ahead of it is not: its id has been declared anew, or its old grant, withdrawn after
-/// its revision failed, waits on.
-fn last_words(decisions: &[Decision]) -> FixedMap<&IntentKey, usize> {
-    let placed = decisions.iter().enumerate().filter(|(_, decision)| decision.answers.is_none());
-    placed.map(|(at, decision)| (&decision.key, at)).collect()
+/// its revision failed, waits on. Looked for in slots alone in which something looks like an end.
+struct LastWords<'a>(FixedMap<&'a IntentKey, usize>);
+
+impl<'a> LastWords<'a> {
+    fn of(decisions: &'a [Decision]) -> Self {
+        let placed = decisions.iter().enumerate().filter(|(_, decision)| decision.answers.is_none());
+        let needed = decisions.iter().any(|decision| looks_like_an_end(&decision.verdict));
+        let last = |(at, decision): (usize, &'a Decision)| (&decision.key, at);
+        LastWords(if needed { placed.map(last).collect() } else { FixedMap::default() })
+    }
+
+    /// Whether there are more on the intent of `decision`, which looks like its end at index `at`.
+    fn come_after(&self, at: usize, decision: &Decision) -> bool {
+        looks_like_an_end(&decision.verdict) && self.0.get(&decision.key).is_some_and(|last| *last > at)
+    }
+}
+
+fn looks_like_an_end(verdict: &types::Verdict) -> bool {
+    match verdict {
+        types::Verdict::Expired { .. } => true,
+        types::Verdict::Conflict(conflict) => conflict.is_final && !conflict.kept,
+        types::Verdict::Stale { kept, .. } => !kept,
+        _ => false,
+    }
 }
 
 fn is_waiting(verdict: &types::Verdict) -> bool {

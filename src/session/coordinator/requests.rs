@@ -8,7 +8,9 @@ use crate::limits;
 use crate::resolver::AgentOp;
 use crate::slot::Refused;
 use crate::types::{Agent, IntentId, Invalid, Micros, Time};
-use crate::wire::{Answer, Declaration, Declare, Extensions, Refusal, Release, Renew, ToAgent, Verdict};
+use crate::wire::{
+    Answer, Declaration, Extensions, Refusal, Release, Renew, ToAgent, ToCoordinator, Verdict, Watch,
+};
 
 /// What was not taken in, and why.
 #[derive(Debug)]
@@ -44,7 +46,42 @@ impl std::fmt::Debug for Door<'_> {
     }
 }
 
+/// A message whose values have been looked at, which needs no table of the sessions: so it is done before
+/// their lock is taken.
+#[derive(Debug)]
+pub struct Request(Inner);
+
+#[derive(Debug)]
+enum Inner {
+    /// For the core, or refused before it.
+    Core(Vec<Result<Message, Denied>>),
+    Watch(Watch),
+    Bye,
+    /// Answered elsewhere.
+    Other,
+}
+
+impl From<ToCoordinator> for Request {
+    fn from(message: ToCoordinator) -> Self {
+        Request(match message {
+            ToCoordinator::Declare(declare) => {
+                Inner::Core(declare.batch.into_iter().map(of_declaration).collect())
+            }
+            ToCoordinator::Release(Release { request, id, extensions }) => {
+                Inner::Core(vec![of_plain(request, AgentOp::Release { id }, &extensions)])
+            }
+            ToCoordinator::Renew(Renew { request, id, until, extensions }) => {
+                Inner::Core(vec![of_plain(request, AgentOp::Renew { id, until }, &extensions)])
+            }
+            ToCoordinator::Watch(watch) => Inner::Watch(watch),
+            ToCoordinator::Bye(_) => Inner::Bye,
+            ToCoordinator::Hello(_) | ToCoordinator::ClockPing(_) | ToCoordinator::List(_) => Inner::Other,
+        })
+    }
+}
+
 /// A message on its way to the core.
+#[derive(Debug)]
 struct Message {
     id: IntentId,
     request: u64,
@@ -54,6 +91,7 @@ struct Message {
 }
 
 /// A message that does not reach the core.
+#[derive(Debug)]
 struct Denied {
     id: IntentId,
     request: u64,
@@ -62,23 +100,14 @@ struct Denied {
 }
 
 impl Sessions {
-    /// Declarations and revisions. What is refused is answered at once.
-    pub fn declare(&mut self, from: Place, declare: Declare, door: &Door<'_>) -> Vec<Effect> {
-        let messages = declare.batch.into_iter().map(of_declaration).collect();
-        self.hand_on(from, messages, door)
-    }
-
-    /// A release or withdrawal.
-    pub fn release(&mut self, from: Place, release: &Release, door: &Door<'_>) -> Vec<Effect> {
-        let Release { request, id, extensions } = release;
-        self.hand_on(from, vec![of_plain(*request, AgentOp::Release { id: *id }, extensions)], door)
-    }
-
-    /// A renewal.
-    pub fn renew(&mut self, from: Place, renew: &Renew, door: &Door<'_>) -> Vec<Effect> {
-        let Renew { request, id, until, extensions } = renew;
-        let op = AgentOp::Renew { id: *id, until: *until };
-        self.hand_on(from, vec![of_plain(*request, op, extensions)], door)
+    /// Takes in a message for the core, or a watch, or a goodbye. What is refused is answered at once.
+    pub fn request(&mut self, from: Place, Request(request): Request, door: &Door<'_>) -> Vec<Effect> {
+        match request {
+            Inner::Core(messages) => self.hand_on(from, messages, door),
+            Inner::Watch(watch) => self.watch(from, &watch, door.now),
+            Inner::Bye => self.bye(from.connection),
+            Inner::Other => Vec::new(),
+        }
     }
 
     fn hand_on(
@@ -90,7 +119,7 @@ impl Sessions {
         // A connection that was replaced, or has said goodbye, may still have frames on their way.
         let Some(member) = self.members.get(&from.connection).cloned() else { return Vec::new() };
         let mut denied = Vec::new();
-        let mut batch = Vec::new();
+        let mut batch = Vec::with_capacity(messages.len());
         for message in messages {
             match message.and_then(|message| self.check(&member, message, door)) {
                 Ok(Message { id, request, op, ask, .. }) => {
@@ -133,10 +162,9 @@ impl Sessions {
         if !matches!(message.op, AgentOp::Invalid { .. }) {
             door.admission.admit(agent, &message.op)?;
         }
-        let adds = matches!(message.op, AgentOp::Declare(_) | AgentOp::Revise(_));
-        let fresh = adds && self.intents.route(agent, message.id).is_none();
+        let adds = matches!(message.op, AgentOp::Declare(_) | AgentOp::Revise(_)).then_some(message.id);
         let (slot, decided_at) = self.open_slot(door.now);
-        self.intents.reserve(agent, slot, fresh, &self.terms.bounds).map_err(|over| {
+        self.intents.reserve(agent, slot, adds, &self.terms.bounds).map_err(|over| {
             let (hint, retry_after) = match over {
                 OverLimit::InputsOfSlot => ("too many messages in one slot", decided_at.since(door.now)),
                 OverLimit::Undecided => ("too many intents are undecided", self.terms.slot_length),

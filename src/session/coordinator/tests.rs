@@ -164,18 +164,18 @@ impl World {
                 self.ask(which, lane, |sessions, place, request, door| {
                     let declaration =
                         Declaration { request, revision, intent: intent.clone(), ..Declaration::default() };
-                    sessions.declare(place, Declare { batch: vec![declaration] }, door)
+                    sessions.message(place, Declare { batch: vec![declaration] }.into(), door)
                 });
             }
             Step::Release { which, lane, id } => self.ask(which, lane, |sessions, place, request, door| {
                 let release = Release { request, id: IntentId::new(id), ..Release::default() };
-                sessions.release(place, &release, door)
+                sessions.message(place, release.into(), door)
             }),
             Step::Renew { which, id, longer } => {
                 let until = now.after(Micros::from_us(longer));
                 self.ask(which, 0, |sessions, place, request, door| {
                     let renew = Renew { request, id: IntentId::new(id), until, ..Renew::default() };
-                    sessions.renew(place, &renew, door)
+                    sessions.message(place, renew.into(), door)
                 });
             }
             Step::Pass { us } => self.pass(Micros::from_us(us)),
