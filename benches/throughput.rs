@@ -7,7 +7,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use preclaim::bench::{Answers, Asked, BenchError, Bursts, Carried, Flow, burst, carry};
+use preclaim::bench::{Answers, Asked, BenchError, Carried, FanOuts, Flow, burst, carry};
 use preclaim::types::Micros;
 
 struct Settings {
@@ -182,7 +182,10 @@ fn bursts(settings: &Settings) -> Result<(), BenchError> {
     let slot = Micros::from_ms(200);
     let rounds = if settings.rounds > 1 { 20 } else { 2 };
     let mut ratios = Vec::new();
-    println!("burst of {} agents, {rounds} in each run, from the slot's end to the last answer:", settings.agents);
+    println!(
+        "burst of {} agents, {rounds} in each run, from the slot's end to the last answer:",
+        settings.agents
+    );
     for _ in 0..settings.rounds {
         let [echo, coordinator] = [true, false].map(|is_echo| burst(is_echo, slot, settings.agents, rounds));
         let (echo, coordinator) = (echo?, coordinator?);
@@ -194,7 +197,7 @@ fn bursts(settings: &Settings) -> Result<(), BenchError> {
     Ok(())
 }
 
-fn tell_bursts(who: &str, bursts: &Bursts) {
+fn tell_bursts(who: &str, bursts: &FanOuts) {
     let mut spans = bursts.fan_outs.clone();
     spans.sort_unstable();
     let (least, most) = (spans.first().copied(), spans.last().copied());
@@ -210,7 +213,7 @@ fn tell_bursts(who: &str, bursts: &Bursts) {
 }
 
 /// In µs.
-fn median(bursts: &Bursts) -> f64 {
+fn median(bursts: &FanOuts) -> f64 {
     middle(bursts.fan_outs.iter().map(|span| span.as_us() as f64))
 }
 

@@ -26,6 +26,7 @@ use self::processor::{processor, received_nowhere};
 use self::server::Serving;
 use super::{BenchError, host};
 use crate::clock::{Clock, SystemClock};
+use crate::host::HostConfig;
 use crate::types::{Micros, Slot, Time};
 
 /// Connections that are made at a time.
@@ -124,7 +125,7 @@ impl Tally {
 /// Inside a tokio runtime.
 pub fn carry(answers: Answers, asked: Asked, flow: &Flow) -> Result<Carried, BenchError> {
     let serving = Serving::start(answers, SystemClock::start(Time::ZERO), None)?;
-    let runtime = host::runtime("bench-load")?;
+    let runtime = host::runtime("bench-load", &HostConfig::default())?;
     let tally = Arc::new(Tally::default());
     let carried = runtime.block_on(async {
         let _asking = match asked {
@@ -175,12 +176,12 @@ async fn connect(serving: &Serving, connections: usize) -> Result<Vec<Line>, Ben
     Ok(lines)
 }
 
-/// Bursts in which all agents declare within one slot and are answered at its end.
+/// FanOuts in which all agents declare within one slot and are answered at its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bursts {
+pub struct FanOuts {
     /// From the slot's end to the last answer's receipt, of each burst in one slot.
     pub fan_outs: Vec<Micros>,
-    /// Bursts that did not arrive within one slot, which say nothing.
+    /// FanOuts that did not arrive within one slot, which say nothing.
     pub spread: usize,
     /// Datagrams that the system dropped meanwhile because a socket's buffer was full; where it tells.
     pub dropped: Option<u64>,
@@ -195,11 +196,11 @@ pub struct Bursts {
 ///
 /// # Panics
 /// Inside a tokio runtime.
-pub fn burst(is_echo: bool, slot: Micros, agents: usize, rounds: usize) -> Result<Bursts, BenchError> {
+pub fn burst(is_echo: bool, slot: Micros, agents: usize, rounds: usize) -> Result<FanOuts, BenchError> {
     let clock = SystemClock::start(Time::ZERO);
     let answers = if is_echo { Answers::Echo } else { Answers::Coordinator(slot) };
     let serving = Serving::start(answers, clock, Some(slot))?;
-    let runtime = host::runtime("bench-load")?;
+    let runtime = host::runtime("bench-load", &HostConfig::default())?;
     let dropped = received_nowhere();
     let told = runtime.block_on(async {
         let lines = connect(&serving, agents).await?;
@@ -209,7 +210,7 @@ pub fn burst(is_echo: bool, slot: Micros, agents: usize, rounds: usize) -> Resul
         for line in lines {
             asking.spawn(line.answer_bursts(go.subscribe(), clock, tell.clone()));
         }
-        let mut bursts = Bursts { fan_outs: Vec::new(), spread: 0, dropped: None };
+        let mut bursts = FanOuts { fan_outs: Vec::new(), spread: 0, dropped: None };
         for _ in 0..rounds {
             // From the start of a slot on, so that there is all of it to arrive in.
             sleep_until(&clock, Slot::of(clock.now(), slot).decided_at(slot)).await;
@@ -227,7 +228,7 @@ pub fn burst(is_echo: bool, slot: Micros, agents: usize, rounds: usize) -> Resul
     runtime.shutdown_background();
     serving.stop();
     let dropped = dropped.zip(received_nowhere()).map(|(before, after)| after - before);
-    told.map(|bursts| Bursts { dropped, ..bursts })
+    told.map(|bursts| FanOuts { dropped, ..bursts })
 }
 
 async fn sleep_until(clock: &SystemClock, at: Time) {

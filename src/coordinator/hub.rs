@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::resolver::{AgentOp, Resolver, SlotOutcome};
 use crate::session::coordinator::{
     Admission, ConnectionId, Door, Effect, HelloRefusal, Inbox, LaneId, NotTaken, Origin, Place, Request,
-    Room,     SessionNotes, Sessions,
+    Room, SessionNotes, Sessions,
 };
 use crate::slot::Closed;
 use crate::transport::Outbox;

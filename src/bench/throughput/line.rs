@@ -31,8 +31,7 @@ pub(super) struct Line {
 impl Line {
     pub(super) async fn connect(builder: &ClientBuilder, number: usize) -> Result<Self, BenchError> {
         let (link, lane) = builder.open_lane().await?;
-        let mut line =
-            Line { number, _link: link, lane, frames: FrameReader::new(), chunk: vec![0; CHUNK] };
+        let mut line = Line { number, _link: link, lane, frames: FrameReader::new(), chunk: vec![0; CHUNK] };
         let hello = Hello {
             lowest_version: VERSIONS.0,
             highest_version: VERSIONS.1,

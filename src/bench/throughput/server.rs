@@ -16,6 +16,7 @@ use crate::client::ClientBuilder;
 use crate::clock::{Clock, SystemClock};
 use crate::config::Limits;
 use crate::coordinator::{Coordinator, CoordinatorConfig, Identity};
+use crate::host::HostConfig;
 use crate::resolver::Rules;
 use crate::transport;
 use crate::types::{Micros, Slot, Time};
@@ -39,14 +40,14 @@ impl Serving {
         clock: SystemClock,
         gate: Option<Micros>,
     ) -> Result<Self, BenchError> {
-        let runtime = host::runtime("preclaim-io")?;
+        let runtime = host::runtime("preclaim-io", &HostConfig::default())?;
         let entered = runtime.enter();
         let (addr, certificate, gate) = match answers {
             Answers::Echo => {
                 let identity = Identity::self_made(["localhost", "127.0.0.1"].map(String::from))?;
                 let certificate = identity.certificate();
                 let Limits { lanes, idle_timeout, .. } = Limits::default();
-                let endpoint =
+                let (endpoint, _) =
                     transport::bind((Ipv4Addr::LOCALHOST, 0).into(), identity, lanes, idle_timeout, None)?;
                 let addr = endpoint.local_addr()?;
                 let (gate, boundaries) = gate.map(|length| Beat::start(clock, length)).transpose()?.unzip();

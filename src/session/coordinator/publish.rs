@@ -111,7 +111,8 @@ impl Sessions {
         let (waiters, owner) = self.concerned(decision, asker.is_some());
         // A handful at most, mostly one.
         let mut told = Vec::new();
-        for Waiter { place, request } in asker.into_iter().chain(waiters.into_iter().flat_map(Waiters::iter)) {
+        for Waiter { place, request } in asker.into_iter().chain(waiters.into_iter().flat_map(Waiters::iter))
+        {
             if self.is_live(place) && !told.contains(&(place, request)) {
                 told.push((place, request));
                 let message = Answer { request, ..answer.clone() }.into();
