@@ -43,7 +43,7 @@ impl SlotRun<'_> {
                 let no = self.state.book.find(&key).filter(|_| *revision);
                 let kept = no.is_some_and(|no| self.state.book.in_force(no, arrival.at).is_some());
                 let field = why.field.clone();
-                self.answer(arrival, key, Verdict::Rejected { reason: Reason::Invalid, field, kept });
+                self.settle(arrival, key, Verdict::Rejected { reason: Reason::Invalid, field, kept });
             }
             AgentOp::Release { id } => self.release(arrival, key(*id)),
             AgentOp::Renew { id, until } => self.renew(arrival, key(*id), *until),
@@ -73,7 +73,12 @@ impl SlotRun<'_> {
     }
 
     fn answer(&mut self, arrival: Arrival, key: IntentKey, verdict: Verdict) {
-        self.tell(key, Some(arrival.input), verdict);
+        self.tell(key, Some(arrival.input), None, verdict);
+    }
+
+    /// Answers a declaration or revision at once.
+    fn settle(&mut self, arrival: Arrival, key: IntentKey, verdict: Verdict) {
+        self.tell(key, Some(arrival.input), Some(arrival.at), verdict);
     }
 
     fn declare(&mut self, arrival: Arrival, key: IntentKey, intent: &Intent) {
@@ -128,7 +133,7 @@ impl SlotRun<'_> {
     }
 
     fn reject(&mut self, arrival: Arrival, key: IntentKey, reason: Reason, field: String, kept: bool) {
-        self.answer(arrival, key, Verdict::Rejected { reason, field, kept });
+        self.settle(arrival, key, Verdict::Rejected { reason, field, kept });
     }
 
     fn take_undecided(
@@ -190,7 +195,7 @@ impl SlotRun<'_> {
             withdrawn_for: None,
         };
         let line = self.enter_grant(old.record, &key, &undecided, start);
-        self.answer(arrival, key, line);
+        self.settle(arrival, key, line);
     }
 
     fn release(&mut self, arrival: Arrival, key: IntentKey) {
@@ -210,6 +215,7 @@ impl SlotRun<'_> {
         let grant = self.state.book.in_force(no, arrival.at).map(|grant| grant.token);
         let grant = grant.and_then(|token| self.state.book.take_grant(token));
         if let Some(grant) = &grant {
+            self.ended.released += 1;
             self.end_windows(grant, arrival.at);
             self.drop_left_of(key, arrival.at);
         }

@@ -39,7 +39,7 @@ mod sums;
 pub use batch::{AgentOp, BatchError, Input, RulesChange, SlotBatch, SystemOp};
 pub use digest::StateDigest;
 pub use image::{Image, ImageHead, ImageItem};
-pub use outcome::{GrantView, Rank, SlotOutcome, UndecidedView};
+pub use outcome::{GrantView, GrantsEnded, Rank, SlotOutcome, UndecidedView};
 pub use rules::{Resource, Rules};
 
 use state::SlotChanges;

@@ -27,12 +27,30 @@ pub struct SlotOutcome {
     /// What ordered each of `decisions`, as many in the same order; `None` for those that were not
     /// placed in turn.
     pub ranks: Vec<Option<Rank>>,
+    /// When the declaration or revision arrived that each of `decisions` decides, as many in the same order;
+    /// `None` for those that decide none: repeats, releases, renewals, leases that expired.
+    pub arrivals: Vec<Option<Time>>,
+    /// The grants that ended.
+    pub ended: GrantsEnded,
     /// The digest of the state after the slot.
     pub digest: StateDigest,
     /// What the slot changed in the state, where [`Resolver::reporting_changes`] asked for it.
     ///
     /// [`Resolver::reporting_changes`]: super::Resolver::reporting_changes
     pub changes: Option<SlotChanges>,
+}
+
+/// How many grants ended in a slot, by how. Those that were given and withdrawn in one slot count too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GrantsEnded {
+    /// All their windows had ended.
+    pub expired: u64,
+    /// Their agent released them, or the operator did.
+    pub released: u64,
+    /// They were withdrawn for a higher class.
+    pub withdrawn: u64,
+    /// A revision took their place.
+    pub revised: u64,
 }
 
 /// What ordered an intent among those of its class.
@@ -54,6 +72,8 @@ impl SlotOutcome {
             contested: Vec::new(),
             scores_not_finite: 0,
             ranks: Vec::new(),
+            arrivals: Vec::new(),
+            ended: GrantsEnded::default(),
             changes: None,
             digest: StateDigest::default(),
         }

@@ -136,7 +136,7 @@ impl SlotRun<'_> {
         if asker.undecided.revises.is_none() {
             self.remember_ended(asker.no, &asker.undecided, line.clone());
         }
-        self.tell_placed(&asker.turn, plan.key.clone(), line);
+        self.tell_placed(&asker.turn, plan.key.clone(), asker.undecided.arrival, line);
     }
 
     fn note_unplaced(&mut self, asker: Asker, plan: &Plan, blockers: Vec<Blocker>, waits: bool) {
@@ -156,7 +156,7 @@ impl SlotRun<'_> {
         self.state.book.take_undecided(asker.no);
         let line = self.enter_grant(asker.no, &plan.key, &asker.undecided, start);
         self.hold_readings(&plan.key, &asker.undecided, start);
-        self.tell_placed(&asker.turn, plan.key.clone(), line);
+        self.tell_placed(&asker.turn, plan.key.clone(), asker.undecided.arrival, line);
     }
 
     /// Enters a grant that starts at `start`, in place of the one that it revises.
@@ -169,6 +169,7 @@ impl SlotRun<'_> {
     ) -> Verdict {
         let old = undecided.revises.and_then(|token| self.state.book.take_grant(token));
         if let Some(old) = old {
+            self.ended.revised += 1;
             self.note_held(&old);
             self.state.ledger.change(old.group, |group| group.kind = Kind::Left(old.token));
             self.left.entry(key.clone()).or_default().push(old.group);

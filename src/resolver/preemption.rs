@@ -152,6 +152,7 @@ impl SlotRun<'_> {
     /// Ends a grant that stands aside for good: its intent goes back into the slot's order.
     fn withdraw(&mut self, token: Token, by: &IntentKey) {
         let Some(grant) = self.state.book.take_grant(token) else { return };
+        self.ended.withdrawn += 1;
         self.state.ledger.remove(grant.group);
         self.note_held(&grant); // its start may have passed, though no window of it had begun
         if let Some(revision) = self.state.book.undecided_mut(grant.record) {

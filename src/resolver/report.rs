@@ -35,7 +35,7 @@ pub(super) fn tell_unplaced(run: &mut SlotRun<'_>) {
             run.remember_ended(it.record, &it.undecided, line.clone());
         }
         tell_holders(run, &it, &mut contested);
-        run.tell_placed(&it.turn, it.key, line);
+        run.tell_placed(&it.turn, it.key, it.undecided.arrival, line);
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::batch::SlotBatch;
 use super::book::{Ended, Grant, RecordNo, Undecided};
 use super::ledger::GroupId;
-use super::outcome::{Rank, SlotOutcome};
+use super::outcome::{GrantsEnded, Rank, SlotOutcome};
 use super::state::SlotChanges;
 use super::{Resolver, deadlock, report};
 use crate::priority::{self, Context};
@@ -98,6 +98,8 @@ pub(super) struct SlotRun<'a> {
     pub(super) now: Time,
     pub(super) decisions: Vec<Decision>,
     ranks: Vec<Option<Rank>>,
+    arrivals: Vec<Option<Time>>,
+    pub(super) ended: GrantsEnded,
     pub(super) contested: Vec<Contested>,
     /// What revisions and shrinks left, until the end of the slot, by intent.
     pub(super) left: BTreeMap<IntentKey, Vec<GroupId>>,
@@ -124,6 +126,8 @@ impl<'a> SlotRun<'a> {
             now,
             decisions: Vec::new(),
             ranks: Vec::new(),
+            arrivals: Vec::new(),
+            ended: GrantsEnded::default(),
             contested: Vec::new(),
             left: BTreeMap::new(),
             held: BTreeMap::new(),
@@ -161,29 +165,41 @@ impl<'a> SlotRun<'a> {
             contested: self.contested,
             scores_not_finite: self.scores_not_finite,
             ranks: self.ranks,
+            arrivals: self.arrivals,
+            ended: self.ended,
             digest,
             changes: changes.map(|changes| SlotChanges { held_from, ..changes }),
         }
     }
 
-    pub(super) fn tell(&mut self, key: IntentKey, answers: Option<usize>, verdict: Verdict) {
+    /// Tells what was decided apart from any turn; `arrival` is that of the declaration that it decides.
+    pub(super) fn tell(
+        &mut self,
+        key: IntentKey,
+        answers: Option<usize>,
+        arrival: Option<Time>,
+        verdict: Verdict,
+    ) {
         self.decisions.push(Decision { key, answers, verdict });
         self.ranks.push(None);
+        self.arrivals.push(arrival);
     }
 
-    /// Tells what came of an intent's turn.
-    pub(super) fn tell_placed(&mut self, turn: &Turn, key: IntentKey, verdict: Verdict) {
+    /// Tells what came of the turn of an intent that arrived at `arrival`.
+    pub(super) fn tell_placed(&mut self, turn: &Turn, key: IntentKey, arrival: Time, verdict: Verdict) {
         self.decisions.push(Decision { key, answers: None, verdict });
         self.ranks.push(Some(turn.rank()));
+        self.arrivals.push(Some(arrival));
     }
 
     /// Step 2: takes out the grants all of whose windows have ended.
     fn expire(&mut self) {
         for grant in self.state.book.take_expired(self.slot) {
             self.end_windows(&grant, self.now);
+            self.ended.expired += 1;
             let line = if grant.intent.hold {
                 let line = Verdict::Expired { token: grant.token };
-                self.tell(grant.key.clone(), None, line.clone());
+                self.tell(grant.key.clone(), None, None, line.clone());
                 line
             } else {
                 grant.line()
