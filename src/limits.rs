@@ -229,6 +229,23 @@ pub const WATCHING_CONNECTIONS: usize = 64;
 pub const WATCHING_HEADER_BYTES: usize = 16 << 10;
 /// After how long one of them is let go.
 pub const WATCHING_TIMEOUT: Micros = Micros::from_secs(10);
+/// How long one of them waits for a look at the coordinator's state: it is taken between two slots.
+pub const WATCHING_LOOK: Micros = Micros::from_secs(2);
+/// How long the slot loop may be at one slot, or past a slot's end, and count as ready: some of the longest
+/// slots, and any sync of a disk that is well.
+pub const STANDSTILL: Micros = Micros::from_secs(3);
+/// The last slots that are kept to be shown.
+pub const SLOTS_SHOWN: usize = 256;
+/// Paths whose conflicts are counted: past it the less contended half is forgotten.
+pub const CONTENDED_PATHS: usize = 1024;
+/// After how long a conflict counts half as much for its path.
+pub const CONTENDED_HALVES: Micros = Micros::from_secs(60);
+/// Agents whose last offer is remembered, to count what came of it; past it all are forgotten.
+pub const OFFERS_FOLLOWED: usize = 4096;
+/// Entries of one list about claims, and how many there are unless asked otherwise.
+pub const CLAIMS_SHOWN: usize = 100;
+/// See [`CLAIMS_SHOWN`].
+pub const CLAIMS_SHOWN_DEFAULT: usize = 20;
 
 /// Real-time priorities of the slot loop that may be configured; the connections' threads have the one below.
 /// Linux has 1 to 99, of which the highest is for the kernel's own watchdogs.
@@ -331,6 +348,8 @@ const _: () = assert!(CURSOR_BYTES >= AGENT_BYTES + 9, "a mark names an agent an
 const _: () = assert!(CLOSE_LINGER.as_us() < CLOSE_ALL_WITHIN.as_us());
 const _: () = assert!(SLOT_MAX.as_us() + CLOSE_ALL_WITHIN.as_us() + CLOSE_LINGER.as_us() < 2_000_000);
 const _: () = assert!(LIST_PAGE <= LIST_SCAN);
+const _: () = assert!(CLAIMS_SHOWN_DEFAULT <= CLAIMS_SHOWN && CLAIMS_SHOWN <= LIST_SCAN);
+const _: () = assert!(WATCHING_LOOK.as_us() < WATCHING_TIMEOUT.as_us() && SLOT_MAX.as_us() < STANDSTILL.as_us());
 const _: () = assert!(FRAME_BYTES < LANE_WINDOW_BYTES && LANE_WINDOW_BYTES <= CONNECTION_WINDOW_BYTES);
 const _: () = assert!(FRAME_BYTES < OUTBOX_BYTES && SHORT_FRAME_BYTES < FRAME_BYTES);
 const _: () = assert!(NEWS_OF_A_NAME < NEWS_KEPT && SESSIONS_OF_A_NAME < SESSIONS_LEFT);

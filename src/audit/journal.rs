@@ -1,6 +1,7 @@
 //! What makes a slot durable before anything of it is sent.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use crate::resolver::{SlotBatch, SlotOutcome};
 use crate::session::coordinator::SessionNotes;
@@ -40,6 +41,23 @@ pub enum Appended {
     Unknown(String),
 }
 
+/// How far a journal has come since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Records that were written.
+    pub records: u64,
+    /// Those of them that are known to be on disk.
+    pub synced: u64,
+    /// Bytes of all that were written, as the file holds them.
+    pub bytes: u64,
+}
+
+/// Tells how far a journal has come, while it is written.
+pub trait Progress: Debug + Send + Sync {
+    /// As of now. Returns within a microsecond or so.
+    fn written(&self) -> Written;
+}
+
 /// Where the slot loop writes each slot's record, in slot order.
 ///
 /// The loop sends nothing of a slot before its record is [`Appended::Committed`]. After any other
@@ -48,6 +66,11 @@ pub enum Appended {
 pub trait Journal: Debug + Send {
     /// Appends the record of a slot, and returns once what became of it is known.
     fn append(&mut self, entry: SlotEntry<'_>) -> Appended;
+
+    /// For those who watch how far it comes; `None` where it keeps nothing.
+    fn progress(&self) -> Option<Arc<dyn Progress>> {
+        None
+    }
 
     /// Nothing more will be appended: makes durable what is not yet.
     fn close(&mut self) -> Appended {

@@ -22,7 +22,7 @@ pub use chain::{ChainHash, config_hash};
 pub use frame::{
     FRAME_HEAD_BYTES, FrameReader, Framed, STAMP_BYTES, Source, Stamp, write_frame, write_record,
 };
-pub use journal::{Appended, Journal, NoJournal, SlotEntry};
+pub use journal::{Appended, Journal, NoJournal, Progress, SlotEntry, Written};
 pub use record::{ChangesPart, RULES_VERSION, Record, StoredInput, StoredOp, encode};
 pub use scan::{Damage, End, Entry, Expected, Link, Place, Scanner, Step, What};
 pub use segment::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader};

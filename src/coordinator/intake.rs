@@ -43,6 +43,8 @@ struct State<O> {
     draining: bool,
     /// When the loop wakes by itself; `None` while it is awake, or sleeps until it is rung.
     alarm: Option<Time>,
+    /// Since when the loop has been at one slot or look.
+    busy: Option<Time>,
 }
 
 impl<O> fmt::Debug for Intake<O> {
@@ -61,7 +63,7 @@ impl<O> Intake<O> {
         let now = clock.now();
         let first = first.unwrap_or(Slot::of(now, length));
         let collector = Collector::new(length, first, now, room);
-        let state = State { collector, looks: VecDeque::new(), draining: false, alarm: None };
+        let state = State { collector, looks: VecDeque::new(), draining: false, alarm: None, busy: None };
         Intake { state: Mutex::new(state), clock, loop_thread: OnceLock::new() }
     }
 
@@ -103,6 +105,14 @@ impl<O> Intake<O> {
         state.looks.push_back(look);
         self.ring();
         Ok(())
+    }
+
+    /// How long the loop has been at one slot or look, or past the end of one that it has not begun.
+    pub(crate) fn standstill(&self) -> Micros {
+        let state = self.lock();
+        let due = state.collector.next_close(None);
+        let since = state.busy.into_iter().chain(due).min();
+        since.map_or(Micros::ZERO, |since| self.clock.now().since(since))
     }
 
     /// Takes in nothing more. The loop decides what has arrived, at its time, and stops.
@@ -153,6 +163,7 @@ impl<O> Intake<O> {
 impl<O> State<O> {
     /// The next step, or until when to sleep.
     fn step(&mut self, now: Time, due: Option<Slot>) -> Result<Step<O>, Option<Time>> {
+        self.busy = Some(now);
         if let Some(closed) = self.collector.close(now, due) {
             return Ok(Step::Decide(closed, now));
         }
@@ -162,6 +173,7 @@ impl<O> State<O> {
         if self.draining && self.collector.waiting() == 0 {
             return Ok(Step::Stop);
         }
+        self.busy = None;
         self.alarm = self.collector.next_close(due);
         Err(self.alarm)
     }

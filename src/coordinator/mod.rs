@@ -27,6 +27,7 @@ mod observer;
 mod recovery;
 mod running;
 mod slot_loop;
+mod view;
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -35,7 +36,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 pub use health::Health;
-pub use observer::{Departure, Observer, Punctuality, SlotReport};
+pub use observer::{Decided, Departure, Observer, Punctuality, SlotReport};
 use quinn::{Endpoint, Incoming};
 pub(crate) use recovery::recover_with;
 pub use recovery::{Now, RecoveryError, Report, Restart, StartFrom, recover, rules_of};
@@ -44,12 +45,13 @@ use rustls::pki_types::CertificateDer;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+pub use view::View;
 
 use self::connection::Server;
 use self::hub::Hub;
 use self::intake::Intake;
 use self::slot_loop::{Boot, LoopDeath, LoopEnd, SlotLoop};
-use crate::audit::{Journal, NoJournal};
+use crate::audit::{Journal, NoJournal, Progress};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Limits;
 use crate::host::HostConfig;
@@ -161,6 +163,7 @@ pub struct Coordinator {
     server: Arc<Server>,
     slot_loop: SlotLoop<Origin, Arc<Hub>>,
     health: health::Reporter,
+    progress: Option<Arc<dyn Progress>>,
 }
 
 impl fmt::Debug for Coordinator {
@@ -228,12 +231,13 @@ impl Coordinator {
             departures,
             looks: Arc::new(Semaphore::new(limits::WAITING_LOOKS)),
         });
+        let progress = journal.progress();
         let check = check_invariants.then(InvariantCheck::default);
         let own = Origin::operator();
         let slot_loop =
             SlotLoop { intake, clock, resolver, journal, publisher: hub, observer, check, boot, host, own };
         let health = health::Reporter::default();
-        Ok(Coordinator { endpoint, local_addr, buffers, certificate, server, slot_loop, health })
+        Ok(Coordinator { endpoint, local_addr, buffers, certificate, server, slot_loop, health, progress })
     }
 
     /// Where it listens.
@@ -254,6 +258,11 @@ impl Coordinator {
     /// How it is, from here on.
     pub fn health(&self) -> watch::Receiver<Health> {
         self.health.follow()
+    }
+
+    /// What those who watch it see, good for as long as it runs and after.
+    pub fn view(&self) -> View {
+        View::new(Arc::clone(&self.server), self.health(), self.progress.clone())
     }
 
     /// The operator's way in, good for as long as it runs.
@@ -285,7 +294,10 @@ impl Coordinator {
                 stand_still(&endpoint, &server, &error, &health, shutdown, &mut connections).await;
                 Err(error)
             }
-            Some(error) => Err(error),
+            Some(error) => {
+                health.report(Health::Halted(error.to_string().into()));
+                Err(error)
+            }
             None => {
                 health.report(Health::Draining);
                 drain(&endpoint, &server, &mut loop_end).await

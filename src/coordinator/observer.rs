@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use crate::resolver::{Resolver, SlotBatch, SlotOutcome};
 pub use crate::transport::Departure;
 use crate::types::{Micros, Slot, Time};
 
@@ -81,6 +82,17 @@ impl Punctuality {
     }
 }
 
+/// A slot that has been decided and published, for those who count.
+#[derive(Clone, Copy, Debug)]
+pub struct Decided<'a> {
+    /// What arrived in it.
+    pub batch: &'a SlotBatch,
+    /// What was decided.
+    pub outcome: &'a SlotOutcome,
+    /// How things stand after it.
+    pub resolver: &'a Resolver,
+}
+
 /// Watches the coordinator at work.
 ///
 /// Called from the slot loop and from the tasks that send: an implementation returns within a
@@ -89,6 +101,12 @@ pub trait Observer: Debug + Send + Sync {
     /// A slot's work is done.
     fn slot_done(&self, report: &SlotReport) {
         let _ = report;
+    }
+
+    /// What was decided in that slot; called right after [`Observer::slot_done`]. The next slot waits
+    /// for it too, so it does no more than a small part of what deciding took.
+    fn slot_decided(&self, report: &SlotReport, decided: &Decided<'_>) {
+        let _ = (report, decided);
     }
 
     /// A slot's news for one connection has been handed to the kernel.

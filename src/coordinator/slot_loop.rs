@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::health::{Health, Reporter};
 use super::intake::{Intake, Step};
-use super::observer::{Observer, Punctuality, SlotReport};
+use super::observer::{Decided, Observer, Punctuality, SlotReport};
 use crate::audit::{Appended, Journal, SlotEntry};
 use crate::clock::Clock;
 use crate::host::{HostConfig, Role};
@@ -141,7 +141,7 @@ impl<O: Clone, P: Publish<O>> SlotLoop<O, P> {
         self.publisher.publish(slot, &outcome, &self.resolver);
         let published = self.clock.now();
         let punctuality = Punctuality::of(outcome.at, self.resolver.rules().length, woken, published);
-        self.report(&SlotReport {
+        let report = SlotReport {
             slot: outcome.slot,
             at: outcome.at,
             woken,
@@ -152,14 +152,12 @@ impl<O: Clone, P: Publish<O>> SlotLoop<O, P> {
             inputs: batch.inputs().len(),
             decisions: outcome.decisions.len(),
             punctuality,
-        });
-        Ok(())
-    }
-
-    fn report(&self, report: &SlotReport) {
+        };
         if let Some(observer) = &self.observer {
-            observer.slot_done(report);
+            observer.slot_done(&report);
+            observer.slot_decided(&report, &Decided { batch, outcome: &outcome, resolver: &self.resolver });
         }
+        Ok(())
     }
 }
 

@@ -1,12 +1,13 @@
 //! The journal of a coordinator on disk: each slot's record goes to the log, and a thread of its own
 //! makes snapshots of what is closed.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use super::log::{Durability, Log, Options, UpkeepBy};
 use super::{Archive, Item, OpenError, Position, Upto};
-use crate::audit::{Appended, Follower, Journal, SlotEntry, config_hash, encode};
+use crate::audit::{Appended, Follower, Journal, Progress, SlotEntry, config_hash, encode};
 use crate::limits;
 use crate::resolver::{Input, SystemOp};
 
@@ -106,6 +107,10 @@ impl Journal for FileJournal {
             self.ask_for_snapshot();
         }
         appended
+    }
+
+    fn progress(&self) -> Option<Arc<dyn Progress>> {
+        Some(self.log.progress())
     }
 
     fn close(&mut self) -> Appended {

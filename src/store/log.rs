@@ -10,7 +10,9 @@ use super::disk::{Disk, DiskFile};
 use super::error::{Fault, fault};
 use super::layout::{self, Anchor, plain_name};
 use super::upkeep::Helper;
-use crate::audit::{Appended, FRAME_HEAD_BYTES, Link, STAMP_BYTES, SegmentHeader, Stamp, write_record};
+use crate::audit::{
+    Appended, FRAME_HEAD_BYTES, Link, Progress, STAMP_BYTES, SegmentHeader, Stamp, Written, write_record,
+};
 use crate::limits::{AUDIT_SEGMENT_BYTES, RECORD_BYTES};
 use crate::types::Micros;
 
@@ -162,7 +164,7 @@ impl Log {
         let at = self.offset;
         let name = || format!("{}, offset {at}", plain_name(self.segment));
         file.write_at(at, &self.buffer).map_err(|error| fault("write", name())(error))?;
-        self.shared.state().written = seq;
+        self.shared.note_written(seq, self.buffer.len());
         if self.options.durability == Durability::Slot {
             self.shared.sync()?;
         }
@@ -231,6 +233,11 @@ impl Log {
         self.shared.state().synced
     }
 
+    /// For those who watch how far it comes.
+    pub fn progress(&self) -> Arc<dyn Progress> {
+        Arc::<Shared>::clone(&self.shared)
+    }
+
     /// The directory to read, from another thread too.
     pub fn archive(&self) -> Archive {
         Archive::new(Arc::clone(&self.disk), self.state_id)
@@ -257,32 +264,43 @@ impl Log {
 /// What the log and the thread that syncs it share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    state: Mutex<Written>,
+    state: Mutex<State>,
     /// Held during each sync: a system tells of a failed write once, and whoever hears of it must have
     /// said so before another's sync is believed.
     syncing: Mutex<()>,
 }
 
 #[derive(Debug)]
-struct Written {
+struct State {
     file: Arc<dyn DiskFile>,
     name: String,
     /// The last record that was written.
     written: u64,
     /// The last one that is known to be on disk, with all before it.
     synced: u64,
+    /// The last record that there was when it was opened.
+    opened: u64,
+    /// Bytes that were written since.
+    bytes: u64,
     poison: Option<String>,
 }
 
 impl Shared {
     pub(super) fn new(file: Arc<dyn DiskFile>, segment: u64, seq: u64) -> Shared {
         let name = plain_name(segment);
-        let state = Mutex::new(Written { file, name, written: seq, synced: seq, poison: None });
+        let state = State { file, name, written: seq, synced: seq, opened: seq, bytes: 0, poison: None };
+        let state = Mutex::new(state);
         Shared { state, syncing: Mutex::new(()) }
     }
 
-    fn state(&self) -> MutexGuard<'_, Written> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_written(&self, seq: u64, bytes: usize) {
+        let mut state = self.state();
+        state.written = seq;
+        state.bytes += bytes as u64;
     }
 
     /// Keeps what went wrong, and says what to tell.
@@ -311,6 +329,13 @@ impl Shared {
         let mut state = self.state();
         state.synced = state.synced.max(written);
         Ok(())
+    }
+}
+
+impl Progress for Shared {
+    fn written(&self) -> Written {
+        let State { written, synced, opened, bytes, .. } = *self.state();
+        Written { records: written - opened, synced: synced - opened, bytes }
     }
 }
 

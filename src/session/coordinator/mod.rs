@@ -28,7 +28,7 @@ pub use feasibility::Feasibility;
 pub use hello::HelloRefusal;
 pub use listing::{Page, Query, Words};
 pub use notes::{DeclaredBy, Live, Recovered, Restored, Route, SessionChange, SessionNotes};
-pub use requests::{Door, Inbox, NotTaken, Request};
+pub use requests::{Door, Inbox, NotTaken, Refusals, Request};
 pub use watch::Room;
 
 use crate::limits;
@@ -165,6 +165,7 @@ pub struct Sessions {
     changes: Option<BTreeMap<(Agent, Arc<str>), SessionChange>>,
     /// Why nothing new is taken in, once that is so.
     draining: Option<Arc<str>>,
+    refusals: Refusals,
 }
 
 /// Who is on a connection.
@@ -211,6 +212,7 @@ impl Sessions {
             watchers: watch::Watchers::default(),
             changes: None,
             draining: None,
+            refusals: Refusals::default(),
         }
     }
 
@@ -257,6 +259,11 @@ impl Sessions {
             ("loads of names", self.intents.names()),
             ("watches", self.watchers.len()),
         ]
+    }
+
+    /// What was refused since the start, without the core being asked.
+    pub fn refusals(&self) -> Refusals {
+        self.refusals
     }
 
     /// The note that was written beside an intent in force or undecided.

@@ -30,6 +30,25 @@ pub trait Inbox {
     fn take_in(&self, agent: &Agent, batch: Vec<(AgentOp, Origin)>) -> Result<(), NotTaken>;
 }
 
+/// How many messages did not reach the core, by why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refusals([u64; Refusal::ALL.len()]);
+
+impl Refusals {
+    fn note(&mut self, reason: Refusal) {
+        // One that this build does not know is never given by it.
+        let at = Refusal::ALL.iter().position(|known| *known == reason);
+        if let Some(count) = at.and_then(|at| self.0.get_mut(at)) {
+            *count += 1;
+        }
+    }
+
+    /// Each reason, with how often it was given since the start.
+    pub fn iter(&self) -> impl Iterator<Item = (Refusal, u64)> + '_ {
+        Refusal::ALL.iter().copied().zip(self.0)
+    }
+}
+
 /// What a message needs on its way: the time, who may pass, and where to.
 pub struct Door<'a> {
     /// The coordinator's time.
@@ -139,6 +158,7 @@ impl Sessions {
                 rest.into_iter().map(|(op, origin)| no_room(&op, origin.request, why, door.now, reason)),
             );
         }
+        denied.iter().for_each(|Denied { denial, .. }| self.refusals.note(denial.reason));
         let answer = |denied| self.answer_to(&member.agent, denied, door.now);
         denied.into_iter().map(answer).map(|message| Effect::Send { to: from, message }).collect()
     }
