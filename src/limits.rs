@@ -349,7 +349,8 @@ const _: () = assert!(CLOSE_LINGER.as_us() < CLOSE_ALL_WITHIN.as_us());
 const _: () = assert!(SLOT_MAX.as_us() + CLOSE_ALL_WITHIN.as_us() + CLOSE_LINGER.as_us() < 2_000_000);
 const _: () = assert!(LIST_PAGE <= LIST_SCAN);
 const _: () = assert!(CLAIMS_SHOWN_DEFAULT <= CLAIMS_SHOWN && CLAIMS_SHOWN <= LIST_SCAN);
-const _: () = assert!(WATCHING_LOOK.as_us() < WATCHING_TIMEOUT.as_us() && SLOT_MAX.as_us() < STANDSTILL.as_us());
+const _: () =
+    assert!(WATCHING_LOOK.as_us() < WATCHING_TIMEOUT.as_us() && SLOT_MAX.as_us() < STANDSTILL.as_us());
 const _: () = assert!(FRAME_BYTES < LANE_WINDOW_BYTES && LANE_WINDOW_BYTES <= CONNECTION_WINDOW_BYTES);
 const _: () = assert!(FRAME_BYTES < OUTBOX_BYTES && SHORT_FRAME_BYTES < FRAME_BYTES);
 const _: () = assert!(NEWS_OF_A_NAME < NEWS_KEPT && SESSIONS_OF_A_NAME < SESSIONS_LEFT);

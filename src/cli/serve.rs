@@ -12,12 +12,12 @@ use crate::audit::NoJournal;
 use crate::clock::Reading;
 use crate::config::{Config, Durability, StateConfig, TlsFiles, show_duration};
 use crate::coordinator::{
-    self, BindError, Coordinator, CoordinatorConfig, CoordinatorError, Feasibility, Identity, RecoveryError,
-    Report, Restart, StartFrom,
+    self, BindError, Coordinator, CoordinatorConfig, CoordinatorError, Feasibility, Identity, Observer,
+    RecoveryError, Report, Restart, StartFrom,
 };
 use crate::host::Role;
 use crate::store::{self, OpenError, RealDisk};
-use crate::telemetry::Telemetry;
+use crate::telemetry::{Metrics, Telemetry};
 use crate::types::{Micros, Time};
 
 /// A wall clock that is so far off is told of.
@@ -239,12 +239,16 @@ pub(super) fn run_coordinator<T>(
         Ok(runtime) => runtime,
         Err(error) => return failed(&CoordinatorError::Start(error)),
     };
+    let watched = metrics.map(|addr| (addr, Arc::new(Metrics::new(config.rules.length))));
+    if let Some((_, metrics)) = &watched {
+        config.observer = Some(Arc::clone(metrics) as Arc<dyn Observer>);
+    }
     let ended = runtime.block_on(async {
         // Before anything is said: who reads that it listens may stop it at once.
         let stop = stop_signal().map_err(|error| failed(&CoordinatorError::Start(error)))?;
         let coordinator = Coordinator::bind(config).map_err(|error| cannot_listen(&error))?;
-        if let Some(addr) = metrics {
-            watched(addr, &coordinator).await?;
+        if let Some((addr, metrics)) = watched {
+            watch(addr, metrics, &coordinator).await?;
         }
         // What it returns lasts as long as the coordinator.
         let _ready = ready(&coordinator);
@@ -259,7 +263,7 @@ pub(super) fn run_coordinator<T>(
 }
 
 /// Has those who watch the coordinator answered, for as long as the runtime lasts.
-async fn watched(addr: SocketAddr, coordinator: &Coordinator) -> Result<(), ExitCode> {
+async fn watch(addr: SocketAddr, metrics: Arc<Metrics>, coordinator: &Coordinator) -> Result<(), ExitCode> {
     let telemetry = Telemetry::bind(addr).await.map_err(|error| {
         output::complain(format_args!(
             "cannot listen on {addr} for those who watch: {error}\n  do      name a free address in [metrics] addr"
@@ -267,8 +271,11 @@ async fn watched(addr: SocketAddr, coordinator: &Coordinator) -> Result<(), Exit
         ExitCode::Failure
     })?;
     let addr = telemetry.local_addr();
-    output::talk(format_args!("watched at http://{addr}/readyz and http://{addr}/livez"));
-    tokio::spawn(telemetry.serve(coordinator.health()));
+    output::talk(format_args!("watched at http://{addr}/metrics and http://{addr}/readyz"));
+    if !addr.ip().is_loopback() {
+        output::talk("warning: whoever reaches that address is shown names of agents and paths in /claims");
+    }
+    tokio::spawn(telemetry.serve(metrics, coordinator.view()));
     Ok(())
 }
 

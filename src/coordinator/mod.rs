@@ -45,6 +45,7 @@ use rustls::pki_types::CertificateDer;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+pub(crate) use view::Present;
 pub use view::View;
 
 use self::connection::Server;

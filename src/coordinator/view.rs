@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::Health;
 use super::connection::Server;
-use crate::audit::{Progress, Written};
+use crate::audit::Progress;
 use crate::limits;
 use crate::resolver::Resolver;
 use crate::session::coordinator::Refusals;
@@ -27,8 +27,14 @@ pub struct View {
 pub(crate) struct Present {
     /// Connections, those before their hello too.
     pub(crate) connections: usize,
-    /// What the sessions count of themselves, by name.
-    pub(crate) sizes: [(&'static str, usize); 6],
+    /// Of these, those that have said hello.
+    pub(crate) sessions: usize,
+    /// Sessions without a connection.
+    pub(crate) away: usize,
+    /// Names that have a session.
+    pub(crate) names: usize,
+    /// Watches on decisions.
+    pub(crate) watches: usize,
     /// What was refused without the core being asked.
     pub(crate) refusals: Refusals,
 }
@@ -59,17 +65,16 @@ impl View {
         self.server.hub.clock.now()
     }
 
-    /// How far its journal has come; `None` where it keeps nothing.
-    pub fn written(&self) -> Option<Written> {
-        self.progress.as_ref().map(|progress| progress.written())
+    /// Its journal, as far as one may follow it; `None` where it keeps nothing.
+    pub fn journal(&self) -> Option<Arc<dyn Progress>> {
+        self.progress.clone()
     }
 
     pub(crate) fn present(&self) -> Present {
         let connections = self.server.hub.connections();
-        self.server.hub.with_sessions(|sessions, _| Present {
-            connections,
-            sizes: sessions.sizes(),
-            refusals: sessions.refusals(),
+        self.server.hub.with_sessions(|sessions, _| {
+            let [(_, connected), (_, names), (_, away), _, _, (_, watches)] = sessions.sizes();
+            Present { connections, sessions: connected, away, names, watches, refusals: sessions.refusals() }
         })
     }
 

@@ -1,7 +1,20 @@
-//! What the coordinator tells those who watch it, by HTTP: whether it lives, and whether it is ready.
+//! What the coordinator tells those who watch it, by HTTP: whether it lives and is ready, what it counts
+//! (docs/METRICS.md), its last slots, and who holds, waits and is in whose way.
 //!
-//! Read-only and without secrets, so that it may be asked by anyone who reaches it; it listens on this
-//! machine alone unless it is told otherwise.
+//! Read-only and without secrets, so that it may be asked by anyone who reaches it. It shows names of
+//! agents and paths, in `/claims` alone; it listens on this machine alone unless it is told otherwise.
+//! Whatever is asked costs bounded time and memory, and the slot loop only the picking of some entries.
+
+mod claims;
+mod contention;
+mod counts;
+mod exposition;
+mod instrument;
+mod metrics;
+mod page;
+mod recent;
+#[cfg(test)]
+mod tests;
 
 use std::convert::Infallible;
 use std::io;
@@ -9,18 +22,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+pub use metrics::Metrics;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::coordinator::Health;
+use self::page::Pages;
+use crate::coordinator::View;
 use crate::limits;
 
 /// Listens for those who watch.
@@ -46,9 +59,10 @@ impl Telemetry {
         self.addr
     }
 
-    /// Answers until it is dropped: `/livez` with 200 while the process lives, `/readyz` with 200 while
-    /// the coordinator decides and takes in, and else with 503 and why. Cancel safe.
-    pub async fn serve(self, health: watch::Receiver<Health>) {
+    /// Answers until it is dropped, about the coordinator that `view` sees and whose observer `metrics`
+    /// is. Cancel safe.
+    pub async fn serve(self, metrics: Arc<Metrics>, view: View) {
+        let pages = Pages::new(metrics, view);
         let room = Arc::new(Semaphore::new(limits::WATCHING_CONNECTIONS));
         let mut connections = JoinSet::new();
         loop {
@@ -57,9 +71,9 @@ impl Telemetry {
             while connections.try_join_next().is_some() {}
             match self.listener.accept().await {
                 Ok((stream, _)) => {
-                    let health = health.clone();
+                    let pages = pages.clone();
                     connections.spawn(async move {
-                        answer(stream, health).await;
+                        answer(stream, pages).await;
                         drop(permit);
                     });
                 }
@@ -71,10 +85,10 @@ impl Telemetry {
 }
 
 /// Serves one connection, for a bounded time.
-async fn answer(stream: TcpStream, health: watch::Receiver<Health>) {
+async fn answer(stream: TcpStream, pages: Pages) {
     let service = service_fn(|request: Request<Incoming>| {
-        let response = respond(&request, &health.borrow());
-        async move { Ok::<_, Infallible>(response) }
+        let pages = pages.clone();
+        async move { Ok::<_, Infallible>(pages.answer(request.method(), request.uri()).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -84,49 +98,4 @@ async fn answer(stream: TcpStream, health: watch::Receiver<Health>) {
         .serve_connection(TokioIo::new(stream), service);
     // How a watcher's connection ends is its own business.
     let _ = tokio::time::timeout(limits::WATCHING_TIMEOUT.to_std(), connection).await;
-}
-
-fn respond<B>(request: &Request<B>, health: &Health) -> Response<Full<Bytes>> {
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        return text(StatusCode::METHOD_NOT_ALLOWED, "GET or HEAD\n");
-    }
-    match request.uri().path() {
-        "/livez" => text(StatusCode::OK, "alive\n"),
-        "/readyz" => match health {
-            Health::Ready => text(StatusCode::OK, "ready\n"),
-            Health::Starting => text(StatusCode::SERVICE_UNAVAILABLE, "starting\n"),
-            Health::Draining => text(StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
-            Health::Halted(why) => text(StatusCode::SERVICE_UNAVAILABLE, &format!("halted: {why}\n")),
-        },
-        _ => text(StatusCode::NOT_FOUND, "/livez or /readyz\n"),
-    }
-}
-
-fn text(status: StatusCode, body: &str) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::copy_from_slice(body.as_bytes())));
-    *response.status_mut() = status;
-    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(CONTENT_TYPE, plain);
-    response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ready_is_who_decides_and_takes_in() {
-        let ask = |path: &str, health: &Health| {
-            let request = Request::builder().uri(path).body(()).unwrap();
-            respond(&request, health).status().as_u16()
-        };
-        assert_eq!(ask("/readyz", &Health::Ready), 200);
-        for health in [Health::Starting, Health::Draining, Health::Halted("the disk is full".into())] {
-            assert_eq!(ask("/readyz", &health), 503);
-            assert_eq!(ask("/livez", &health), 200);
-        }
-        assert_eq!(ask("/", &Health::Ready), 404);
-        let post = Request::builder().method("POST").uri("/readyz").body(()).unwrap();
-        assert_eq!(respond(&post, &Health::Ready).status().as_u16(), 405);
-    }
 }

@@ -1,0 +1,215 @@
+//! `/claims`: who holds longest, who waits longest, and on which paths intents find no place. The slot
+//! loop's thread only picks a bounded number of entries; they are put into words on the asker's task.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::contention::Heat;
+use crate::limits;
+use crate::resolver::{GrantView, Resolver, UndecidedView};
+use crate::types::{Intent, IntentId, IntentKey, Path, Slot, Time, Token};
+
+/// What a look picks out.
+#[derive(Debug)]
+pub(super) struct Picked {
+    decided: (Slot, Time),
+    counts: (usize, usize),
+    held: Vec<Held>,
+    waiting: Vec<Waiting>,
+    contended: Vec<(Path, Heat, Option<Held>)>,
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    key: IntentKey,
+    token: Token,
+    intent: Arc<Intent>,
+    since: Time,
+    until: Time,
+}
+
+#[derive(Clone, Debug)]
+struct Waiting {
+    key: IntentKey,
+    intent: Arc<Intent>,
+    since: Time,
+    until: Time,
+    offer: Option<Time>,
+}
+
+impl Picked {
+    /// Runs where the resolver is owned, between two slots. Looks at [`limits::LIST_SCAN`] grants, those given
+    /// first, and as many undecided intents at most.
+    pub(super) fn look(resolver: &Resolver, contended: Vec<(Path, Heat)>) -> Self {
+        let grant = |token| resolver.grant(token).map(|view| Held::of(&view));
+        let contended = contended.into_iter();
+        Picked {
+            decided: resolver.last_decided(),
+            counts: resolver.counts(),
+            held: resolver.grants().take(limits::LIST_SCAN).map(|view| Held::of(&view)).collect(),
+            waiting: resolver.undecided().take(limits::LIST_SCAN).map(|view| Waiting::of(&view)).collect(),
+            contended: contended.map(|(path, heat)| (path, heat, heat.holder.and_then(grant))).collect(),
+        }
+    }
+
+    /// Puts it into words: up to `top` entries of each list, the worst first. What begins after `now` is
+    /// not held yet.
+    pub(super) fn words(&self, top: usize, now: Time) -> Claims<'_> {
+        let (grants, undecided) = self.counts;
+        let mut held: Vec<&Held> = self.held.iter().filter(|held| held.since <= now).collect();
+        held.sort_by_key(|held| (held.since, held.token));
+        held.truncate(top);
+        let mut waiting: Vec<&Waiting> = self.waiting.iter().collect();
+        waiting.sort_by(|a, b| (a.since, &a.key).cmp(&(b.since, &b.key)));
+        let wanted = self.wanted();
+        waiting.truncate(top);
+        Claims {
+            slot: self.decided.0,
+            at: self.decided.1,
+            grants,
+            undecided,
+            is_complete: grants == self.held.len() && undecided == self.waiting.len(),
+            contended: self.contended.iter().map(|it| ContendedLine::of(it, &wanted)).collect(),
+            longest_held: held.into_iter().map(HeldLine::of).collect(),
+            longest_waiting: waiting.into_iter().map(WaitingLine::of).collect(),
+        }
+    }
+
+    /// How many of the intents that wait name each path.
+    fn wanted(&self) -> BTreeMap<&Path, usize> {
+        let mut wanted = BTreeMap::new();
+        for intent in self.waiting.iter().map(|waiting| &waiting.intent) {
+            let mut paths: Vec<&Path> = intent.claims.iter().map(|claim| claim.target.path()).collect();
+            paths.sort_unstable();
+            paths.dedup();
+            paths.into_iter().for_each(|path| *wanted.entry(path).or_default() += 1);
+        }
+        wanted
+    }
+}
+
+impl Held {
+    fn of(view: &GrantView<'_>) -> Self {
+        Held {
+            key: view.key.clone(),
+            token: view.token,
+            intent: Arc::clone(view.intent),
+            since: view.start.max(view.granted_at),
+            until: view.end,
+        }
+    }
+}
+
+impl Waiting {
+    fn of(view: &UndecidedView<'_>) -> Self {
+        Waiting {
+            key: view.key.clone(),
+            intent: Arc::clone(view.intent),
+            since: view.arrival,
+            until: view.waits_until,
+            offer: view.offer,
+        }
+    }
+}
+
+/// `/claims`. Times are µs since the epoch.
+#[derive(Debug, Serialize)]
+pub(super) struct Claims<'a> {
+    slot: Slot,
+    at: Time,
+    grants: usize,
+    undecided: usize,
+    /// Whether all of both were looked at; otherwise the grants given first, and some who wait.
+    #[serde(rename = "complete")]
+    is_complete: bool,
+    contended: Vec<ContendedLine<'a>>,
+    longest_held: Vec<HeldLine<'a>>,
+    longest_waiting: Vec<WaitingLine<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct ContendedLine<'a> {
+    path: &'a str,
+    /// Intents that found no place on it lately; those of a minute ago count half, and so on.
+    conflicts: u64,
+    last_conflict: Time,
+    /// Intents that wait and name it.
+    waiting: usize,
+    /// Who was in the way last, where it still is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holder: Option<HeldLine<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct HeldLine<'a> {
+    agent: &'a str,
+    id: IntentId,
+    token: Token,
+    /// Of its first claim.
+    path: &'a str,
+    claims: usize,
+    hold: bool,
+    since: Time,
+    until: Time,
+}
+
+#[derive(Debug, Serialize)]
+struct WaitingLine<'a> {
+    agent: &'a str,
+    id: IntentId,
+    path: &'a str,
+    claims: usize,
+    class: u8,
+    since: Time,
+    until: Time,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offer: Option<Time>,
+}
+
+impl<'a> ContendedLine<'a> {
+    fn of((path, heat, holder): &'a (Path, Heat, Option<Held>), wanted: &BTreeMap<&Path, usize>) -> Self {
+        ContendedLine {
+            path: path.as_str(),
+            conflicts: heat.conflicts,
+            last_conflict: heat.last,
+            waiting: wanted.get(path).copied().unwrap_or_default(),
+            holder: holder.as_ref().map(HeldLine::of),
+        }
+    }
+}
+
+impl<'a> HeldLine<'a> {
+    fn of(held: &'a Held) -> Self {
+        HeldLine {
+            agent: held.key.agent.as_str(),
+            id: held.key.id,
+            token: held.token,
+            path: first_path(&held.intent),
+            claims: held.intent.claims.len(),
+            hold: held.intent.hold,
+            since: held.since,
+            until: held.until,
+        }
+    }
+}
+
+impl<'a> WaitingLine<'a> {
+    fn of(waiting: &'a Waiting) -> Self {
+        WaitingLine {
+            agent: waiting.key.agent.as_str(),
+            id: waiting.key.id,
+            path: first_path(&waiting.intent),
+            claims: waiting.intent.claims.len(),
+            class: waiting.intent.class.number(),
+            since: waiting.since,
+            until: waiting.until,
+            offer: waiting.offer,
+        }
+    }
+}
+
+fn first_path(intent: &Intent) -> &str {
+    intent.claims.first().map_or("", |claim| claim.target.path().as_str())
+}

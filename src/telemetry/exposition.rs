@@ -1,0 +1,263 @@
+//! Every metric with its name, what it means, and what it is just now. docs/METRICS.md is made of this.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, prometheus_text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+use super::instrument::{Counters, Each, Histogram, Label, Snapshot};
+use super::metrics::Metrics;
+use crate::audit::Written;
+use crate::coordinator::{Health, Present, View};
+use crate::types::Micros;
+
+/// The type of what [`text`] writes.
+pub(super) const CONTENT_TYPE: &str = prometheus_text::CONTENT_TYPE;
+
+/// All metrics, as text for Prometheus.
+pub(super) fn text(metrics: &Arc<Metrics>, view: &View) -> Result<String, fmt::Error> {
+    let (written, audit_lag) = metrics.journal(view.now());
+    let now = Now { is_ready: view.health() == Health::Ready, present: view.present(), written, audit_lag };
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Scrape { metrics: Arc::clone(metrics), now }));
+    let mut text = String::new();
+    prometheus_text::encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+/// What is not counted but looked at.
+#[derive(Debug)]
+struct Now {
+    is_ready: bool,
+    present: Present,
+    written: Written,
+    audit_lag: Micros,
+}
+
+#[derive(Debug)]
+struct Scrape {
+    metrics: Arc<Metrics>,
+    now: Now,
+}
+
+impl Collector for Scrape {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut to = Sheet(encoder);
+        self.slots(&mut to)?;
+        self.decisions(&mut to)?;
+        self.grants(&mut to)?;
+        self.agents(&mut to)?;
+        self.journal(&mut to)?;
+        let version = [("version", env!("CARGO_PKG_VERSION"))];
+        to.gauge("preclaim_build_info", "Always 1; its label says what runs", &[(Some(version), 1.0)])
+    }
+}
+
+impl Scrape {
+    fn slots(&self, to: &mut Sheet<'_>) -> fmt::Result {
+        let counts = &self.metrics.counts;
+        to.gauge(
+            "preclaim_ready",
+            "1 while it decides and takes in, as /readyz says",
+            &one(self.now.is_ready.into()),
+        )?;
+        to.gauge(
+            "preclaim_slot_length_seconds",
+            "The length of a slot",
+            &one(seconds(self.metrics.length())),
+        )?;
+        to.counters("preclaim_slots", "Slots that were decided: in time (ok), begun in time and ended after the next one's end (late), or begun after that (caught_up)", &counts.slots)?;
+        to.histogram(
+            "preclaim_slot_lag_seconds",
+            "From a slot's end to when the slot loop had woken and closed it",
+            &counts.lag,
+        )?;
+        to.histograms("preclaim_slot_work_seconds", "Work on a slot, by phase: deciding it, making its record durable, handing its decisions to the connections", &counts.work)?;
+        to.histogram(
+            "preclaim_slot_sent_seconds",
+            "From a slot's end to when the last of its news for one connection had been handed to the kernel",
+            &counts.sent,
+        )?;
+        to.counter("preclaim_slot_inputs", "Messages that slots took in", counts.inputs.get())?;
+        to.counter(
+            "preclaim_socket_full",
+            "Datagrams for which the kernel had no room at once",
+            counts.socket_full.get(),
+        )
+    }
+
+    fn decisions(&self, to: &mut Sheet<'_>) -> fmt::Result {
+        let counts = &self.metrics.counts;
+        to.counters("preclaim_intents", "Decisions about intents, by outcome; one that begins to wait counts as waiting then, and by its end later", &counts.intents)?;
+        to.histograms("preclaim_decision_seconds", "From the arrival of what was asked to its decision being handed to the connections, waits included", &counts.decisions)?;
+        to.histogram("preclaim_wait_seconds", "From the arrival of an intent that was not placed in its first slot to the slot that ended its wait", &counts.waits)?;
+        to.counter(
+            "preclaim_overdue_intents",
+            "Decisions about intents whose patience was at an end before they were placed or ended",
+            counts.overdue.get(),
+        )?;
+        to.counters("preclaim_conflicts", "Intents that found no place in their first slot, by what was in the way first; and stale readings, and rings of tasks that were broken", &counts.conflicts)?;
+        to.counters("preclaim_offers", "Conflicts that were told with another start (made) and without one (none), and what became of those that were asked for then: granted at that start (taken), or not (missed)", &counts.offers)?;
+        to.counter(
+            "preclaim_contested",
+            "Times that a holder was told that others want what it holds",
+            counts.contested.get(),
+        )?;
+        to.counter(
+            "preclaim_scores_not_finite",
+            "Priority scores that were no finite number and ranked lowest",
+            counts.scores_not_finite.get(),
+        )?;
+        let by_core = |name: &str| counts.rejections.iter().find(|(reason, _)| reason.as_str() == name);
+        let refused = self.now.present.refusals.iter().map(|(reason, count)| {
+            let name = reason.as_str();
+            (Some([("reason", name)]), count + by_core(name).map_or(0, |(_, count)| count.get()))
+        });
+        to.counts(
+            "preclaim_refusals",
+            "Requests that were refused, by reason, before a slot or in one",
+            refused,
+        )
+    }
+
+    fn grants(&self, to: &mut Sheet<'_>) -> fmt::Result {
+        let counts = &self.metrics.counts;
+        to.gauge(
+            "preclaim_grants_live",
+            "Grants in force after the last slot",
+            &one(float(counts.grants_live.get())),
+        )?;
+        to.gauge(
+            "preclaim_undecided",
+            "Intents that waited after the last slot",
+            &one(float(counts.undecided.get())),
+        )?;
+        to.counters("preclaim_grants_ended", "Grants that ended: by their own end, by a release, for a higher class, or replaced by a revision", &counts.ended)
+    }
+
+    fn agents(&self, to: &mut Sheet<'_>) -> fmt::Result {
+        let Present { connections, sessions, away, names, watches, .. } = self.now.present;
+        to.gauge(
+            "preclaim_connections",
+            "Connections that are open, those before their hello too",
+            &one(float(connections as u64)),
+        )?;
+        let sessions = [("connected", sessions), ("away", away)];
+        let sessions = sessions.map(|(state, count)| (Some([("state", state)]), float(count as u64)));
+        to.gauge(
+            "preclaim_sessions",
+            "Sessions of agents and observers: with a connection, or without one and kept for their return",
+            &sessions,
+        )?;
+        to.gauge("preclaim_names", "Names that have a session", &one(float(names as u64)))?;
+        to.gauge("preclaim_watches", "Watches that are told of each decision", &one(float(watches as u64)))
+    }
+
+    fn journal(&self, to: &mut Sheet<'_>) -> fmt::Result {
+        let Written { records, synced, bytes } = self.now.written;
+        to.counter(
+            "preclaim_audit_records",
+            "Records that were written to the audit log since the start",
+            records,
+        )?;
+        to.counter("preclaim_audit_bytes", "Bytes of these records", bytes)?;
+        let unsynced = float(records.saturating_sub(synced));
+        to.gauge(
+            "preclaim_audit_unsynced_records",
+            "Records that a crash of this machine could lose",
+            &one(unsynced),
+        )?;
+        to.gauge(
+            "preclaim_audit_lag_seconds",
+            "How long the oldest of these has waited to be on disk",
+            &one(seconds(self.now.audit_lag)),
+        )
+    }
+}
+
+/// One label and its value; `None` where a metric has none.
+type OneLabel = Option<[(&'static str, &'static str); 1]>;
+
+/// The value of a gauge without a label.
+fn one(value: f64) -> [(OneLabel, f64); 1] {
+    [(None, value)]
+}
+
+fn float(count: u64) -> f64 {
+    count as f64
+}
+
+fn seconds(span: Micros) -> f64 {
+    span.as_us() as f64 / 1e6
+}
+
+/// What is written, metric by metric. The encoder appends `_total` to counters.
+struct Sheet<'a>(DescriptorEncoder<'a>);
+
+impl Sheet<'_> {
+    fn counter(&mut self, name: &str, help: &str, count: u64) -> fmt::Result {
+        self.counts(name, help, [(None, count)])
+    }
+
+    fn counters<L: Label>(&mut self, name: &str, help: &str, counters: &Counters<L>) -> fmt::Result {
+        self.counts(name, help, counters.iter().map(|(label, count)| (labelled(label), count.get())))
+    }
+
+    fn counts(
+        &mut self,
+        name: &str,
+        help: &str,
+        all: impl IntoIterator<Item = (OneLabel, u64)>,
+    ) -> fmt::Result {
+        let mut metric = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (label, count) in all {
+            series(&mut metric, label, |it| it.encode_counter::<NoLabelSet, _, u64>(&count, None))?;
+        }
+        Ok(())
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, all: &[(OneLabel, f64)]) -> fmt::Result {
+        let mut metric = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (label, value) in all {
+            series(&mut metric, *label, |it| it.encode_gauge(value))?;
+        }
+        Ok(())
+    }
+
+    fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) -> fmt::Result {
+        let mut metric = self.0.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        spread(&mut metric, None, &histogram.snapshot())
+    }
+
+    fn histograms<L: Label>(&mut self, name: &str, help: &str, all: &Each<L, Histogram>) -> fmt::Result {
+        let mut metric = self.0.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        for (label, histogram) in all.iter() {
+            spread(&mut metric, labelled(label), &histogram.snapshot())?;
+        }
+        Ok(())
+    }
+}
+
+fn labelled<L: Label>(label: L) -> OneLabel {
+    Some([(L::NAME, label.as_str())])
+}
+
+fn spread(metric: &mut MetricEncoder<'_>, label: OneLabel, snapshot: &Snapshot) -> fmt::Result {
+    let Snapshot { buckets, count, sum } = snapshot;
+    series(metric, label, |it| it.encode_histogram::<NoLabelSet>(*sum, *count, buckets, None))
+}
+
+/// Writes one series of a metric.
+fn series(
+    metric: &mut MetricEncoder<'_>,
+    label: OneLabel,
+    write: impl FnOnce(&mut MetricEncoder<'_>) -> fmt::Result,
+) -> fmt::Result {
+    match label {
+        Some(label) => write(&mut metric.encode_family(&label)?),
+        None => write(metric),
+    }
+}
