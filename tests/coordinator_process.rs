@@ -69,13 +69,19 @@ impl Drop for Daemon {
     }
 }
 
+/// What is answered to a request for `path`.
+fn ask(addr: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(addr).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: here\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
 /// Asks a coordinator whether it is ready until it is.
 fn until_ready(addr: &str) -> String {
     loop {
-        let mut stream = TcpStream::connect(addr).unwrap();
-        stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: here\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
+        let answer = ask(addr, "/readyz");
         if answer.starts_with("HTTP/1.1 200") {
             return answer;
         }
@@ -127,6 +133,13 @@ fn serve_takes_its_certificate_from_files_and_tells_agents_when_it_stops() {
     let watched = watched.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
     let addr = daemon.addr().parse().unwrap();
     assert!(until_ready(&watched).contains("ready"));
+    let counted = ask(&watched, "/metrics");
+    for (name, value) in
+        [("preclaim_ready", 1.0), ("preclaim_audit_records_total", 1.0), ("preclaim_audit_lag_seconds", 0.0)]
+    {
+        let sample = counted.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        assert_eq!(sample.and_then(|it| it.parse::<f64>().ok()), Some(value), "{name} in {counted}");
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let peer = Peer::connect(addr, made.cert.der()).await;

@@ -528,6 +528,7 @@ async fn a_coordinator_whose_slot_loop_dies_ends_and_says_so() {
     rig.next_slot();
     assert_eq!(peer.close_code().await, CloseCode::Internal);
     assert!(matches!(soon(rig.running).await.unwrap(), Err(CoordinatorError::SlotLoopDied)));
+    assert!(matches!(&*rig.health.borrow(), Health::Halted(why) if why.contains("slot loop has died")));
 }
 
 #[derive(Debug)]

@@ -10,9 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use house::{House, soon};
-use preclaim::coordinator::{Coordinator, CoordinatorConfig};
-use preclaim::resolver::Rules;
+use preclaim::coordinator::{Admission, Coordinator, CoordinatorConfig, Denial};
+use preclaim::resolver::{AgentOp, Rules};
 use preclaim::telemetry::{Metrics, Telemetry};
+use preclaim::types::Agent;
+use preclaim::wire::Refusal;
 use preclaim::{Intent, Outcome, path};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -33,7 +35,12 @@ struct Watched {
 
 impl Watched {
     async fn open() -> Self {
+        Watched::with(|_| {}).await
+    }
+
+    async fn with(change: impl FnOnce(&mut CoordinatorConfig)) -> Self {
         let mut config = CoordinatorConfig::in_memory(Rules::default()).unwrap();
+        change(&mut config);
         let metrics = Arc::new(Metrics::new(config.rules.length));
         config.observer = Some(metrics.clone());
         let coordinator = Coordinator::bind(config).unwrap();
@@ -180,6 +187,41 @@ async fn counters_follow_the_work_and_no_name_or_path_is_a_label() {
     }
     drop(work);
     watched.house.close().await;
+}
+
+/// Has nobody in.
+#[derive(Debug)]
+struct Nobody;
+
+impl Admission for Nobody {
+    fn admit(&self, _: &Agent, _: &AgentOp) -> Result<(), Denial> {
+        let (field, hint) = (String::new(), String::new());
+        Err(Denial { reason: Refusal::Infeasible, field, hint, retry_after: None })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_refused_before_the_core_and_by_it_counts_by_its_reason() {
+    for (deny, series) in [(true, "infeasible"), (false, "no_capacity")] {
+        let watched = Watched::with(|config| {
+            if deny {
+                config.admission = Arc::new(Nobody);
+            }
+        })
+        .await;
+        let client = watched.house.client("a").await;
+        let intent = Intent::asap().claim(path("pool").unwrap().units(1), Duration::from_secs(1));
+        assert!(matches!(client.declare(intent).await.unwrap(), Outcome::Rejected(_)));
+        // Answered right before it is counted, where the core refuses.
+        let series = format!("preclaim_refusals_total{{reason=\"{series}\"}} 1");
+        soon(async {
+            while !watched.get("/metrics").await.contains(&series) {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        watched.house.close().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -367,6 +367,28 @@ mod tests {
     }
 
     #[test]
+    fn a_loop_that_is_long_at_one_thing_stands_still_and_one_that_sleeps_does_not() {
+        let rig = Rig::new(Box::new(NoJournal));
+        let nine = Micros::from_secs(9);
+        rig.clock.advance(nine);
+        assert_eq!(rig.intake.standstill(), Micros::ZERO);
+        let ((tell, told), (go, gone)) = (mpsc::channel(), mpsc::channel());
+        let long = move |_: &Resolver| {
+            tell.send(()).unwrap();
+            gone.recv().unwrap();
+        };
+        rig.intake.look(Box::new(long)).unwrap();
+        told.recv().unwrap();
+        rig.clock.advance(nine);
+        assert_eq!(rig.intake.standstill(), nine);
+        go.send(()).unwrap();
+        let (tell, told) = mpsc::channel();
+        rig.intake.look(Box::new(move |_| tell.send(()).unwrap())).unwrap();
+        told.recv().unwrap();
+        assert_eq!(rig.intake.standstill(), Micros::ZERO);
+    }
+
+    #[test]
     fn a_look_is_served_between_slots_without_waiting_for_one() {
         let rig = Rig::new(Box::new(NoJournal));
         let (tell, told) = mpsc::channel();
