@@ -45,6 +45,7 @@ impl Slots {
         SlotReport {
             slot: self.outcome.slot,
             at: self.outcome.at,
+            woken: after(148),
             closed: after(150),
             resolved: after(190),
             persisted: after(190),

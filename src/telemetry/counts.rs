@@ -14,7 +14,7 @@ label! {
 }
 label! {
     /// What the work on a slot is made of.
-    Phase = "phase" { Resolve = "resolve", Persist = "persist", Publish = "publish", }
+    Phase = "phase" { Collect = "collect", Resolve = "resolve", Persist = "persist", Publish = "publish", }
 }
 label! {
     /// What was decided about an intent.
@@ -190,10 +190,11 @@ impl Counts {
             Punctuality::CaughtUp => Kept::CaughtUp,
         };
         self.slots.of(kept).add(1);
-        self.lag.observe(report.closed.since(report.at));
-        self.work.of(Phase::Resolve).observe(report.resolved.since(report.closed));
-        self.work.of(Phase::Persist).observe(report.persisted.since(report.resolved));
-        self.work.of(Phase::Publish).observe(report.published.since(report.persisted));
+        self.lag.observe(report.wake());
+        self.work.of(Phase::Collect).observe(report.collect());
+        self.work.of(Phase::Resolve).observe(report.resolve());
+        self.work.of(Phase::Persist).observe(report.persist());
+        self.work.of(Phase::Publish).observe(report.publish());
     }
 }
 

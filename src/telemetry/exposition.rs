@@ -72,10 +72,10 @@ impl Scrape {
         to.counters("preclaim_slots", "Slots that were decided: in time (ok), begun in time and ended after the next one's end (late), or begun after that (caught_up)", &counts.slots)?;
         to.histogram(
             "preclaim_slot_lag_seconds",
-            "From a slot's end to when the slot loop had woken and closed it",
+            "From a slot's end to when the slot loop was awake for it",
             &counts.lag,
         )?;
-        to.histograms("preclaim_slot_work_seconds", "Work on a slot, by phase: deciding it, making its record durable, handing its decisions to the connections", &counts.work)?;
+        to.histograms("preclaim_slot_work_seconds", "Work on a slot, by phase: taking its messages out of the queue, deciding it, making its record durable, handing its decisions to the connections", &counts.work)?;
         to.histogram(
             "preclaim_slot_sent_seconds",
             "From a slot's end to when the last of its news for one connection had been handed to the kernel",

@@ -34,13 +34,14 @@ pub(super) struct Slots {
     slots: Vec<Shown>,
 }
 
-/// One slot: when it was to be decided, how late it was closed, and how long each phase took, in µs.
+/// One slot: when it was to be decided, how late the loop woke for it, and how long each phase took, in µs.
 #[derive(Debug, Serialize)]
 struct Shown {
     slot: Slot,
     at: Time,
     result: &'static str,
     lag_us: Micros,
+    collect_us: Micros,
     resolve_us: Micros,
     persist_us: Micros,
     publish_us: Micros,
@@ -66,10 +67,11 @@ impl Shown {
                 Punctuality::Late => "late",
                 Punctuality::CaughtUp => "caught_up",
             },
-            lag_us: report.closed.since(report.at),
-            resolve_us: report.resolved.since(report.closed),
-            persist_us: report.persisted.since(report.resolved),
-            publish_us: report.published.since(report.persisted),
+            lag_us: report.wake(),
+            collect_us: report.collect(),
+            resolve_us: report.resolve(),
+            persist_us: report.persist(),
+            publish_us: report.publish(),
             done_us: report.published.since(report.at),
             inputs: report.inputs,
             decisions: report.decisions,
@@ -89,6 +91,7 @@ mod tests {
             recent.push(SlotReport {
                 slot: Slot::new(number),
                 at,
+                woken: at,
                 closed: at,
                 resolved: at,
                 persisted: at,
