@@ -44,9 +44,15 @@ impl Contention {
     /// The most contended paths, the most first.
     pub(super) fn most(&mut self, count: usize, now: Time) -> Vec<(Path, Heat)> {
         self.cool(now);
+        let rank = |it: &(&Path, &Heat)| (Reverse(it.1.conflicts), Reverse(it.1.last));
         let mut all: Vec<(&Path, &Heat)> = self.heat.iter().collect();
-        all.sort_unstable_by_key(|(path, heat)| (Reverse(heat.conflicts), Reverse(heat.last), *path));
-        all.into_iter().take(count).map(|(path, heat)| (path.clone(), *heat)).collect()
+        if count < all.len() {
+            // The slot loop may be waiting: no more is put in order than is shown.
+            all.select_nth_unstable_by_key(count, rank);
+            all.truncate(count);
+        }
+        all.sort_unstable_by_key(rank);
+        all.into_iter().map(|(path, heat)| (path.clone(), *heat)).collect()
     }
 
     /// What happened long ago counts less and less, and then not at all.

@@ -168,9 +168,6 @@ impl Counts {
         self.inputs.add(report.inputs as u64);
         self.contested.add(outcome.contested.len() as u64);
         self.scores_not_finite.add(outcome.scores_not_finite as u64);
-        let (live, undecided) = decided.resolver.counts();
-        self.grants_live.set(live as u64);
-        self.undecided.set(undecided as u64);
         let ended = &outcome.ended;
         self.ended.of(End::Expired).add(ended.expired);
         self.ended.of(End::Released).add(ended.released);
@@ -181,6 +178,10 @@ impl Counts {
         for at in 0..outcome.decisions.len() {
             counting.decision(at, contention);
         }
+        // Last: who sees how things stand now sees also what has made them so.
+        let (live, undecided) = decided.resolver.counts();
+        self.grants_live.set(live as u64);
+        self.undecided.set(undecided as u64);
     }
 
     fn timing(&self, report: &SlotReport) {
