@@ -242,7 +242,7 @@ async fn slots_and_claims_say_who_has_what_and_who_is_in_the_way() {
     let watched = Watched::open().await;
     let work = watched.some_work().await;
     let slots = watched.json("/slots").await;
-    assert_eq!(slots["length"], 10_000);
+    assert_eq!(slots["length_us"], 10_000);
     let listed = slots["slots"].as_array().unwrap();
     assert!(
         !listed.is_empty() && listed.iter().all(|slot| slot["resolve_us"].is_u64() && slot["at"].is_u64())

@@ -33,6 +33,13 @@ label! {
         Repeated = "repeated",
     }
 }
+impl Outcome {
+    /// Whether somebody waits for it; the others are news of what was decided long before.
+    pub(super) fn is_answer(self) -> bool {
+        !matches!(self, Outcome::Moved | Outcome::Revoked | Outcome::Expired)
+    }
+}
+
 label! {
     /// Why an intent found no place.
     Kind = "kind" { Path = "path", Region = "region", Units = "units", Stale = "stale", Deadlock = "deadlock", }
@@ -246,8 +253,7 @@ impl Counting<'_> {
 
     /// How long the asker waited: for what it asked in this slot, or for the end of its wait.
     fn times(&self, decision: &Decision, what: Outcome, arrival: Option<Time>, is_new: bool) {
-        // News of what was decided long before is nobody's answer.
-        if matches!(what, Outcome::Moved | Outcome::Revoked) {
+        if !what.is_answer() {
             return;
         }
         let inputs = self.decided.batch.inputs();

@@ -8,7 +8,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, 
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use super::instrument::{Counters, Each, Histogram, Label, Snapshot};
+use super::instrument::{Counters, Histogram, Label, Snapshot};
 use super::metrics::Metrics;
 use crate::audit::Written;
 use crate::coordinator::{Health, Present, View};
@@ -69,16 +69,27 @@ impl Scrape {
             "The length of a slot",
             &one(seconds(self.metrics.length())),
         )?;
-        to.counters("preclaim_slots", "Slots that were decided: in time (ok), begun in time and ended after the next one's end (late), or begun after that (caught_up)", &counts.slots)?;
+        to.counters(
+            "preclaim_slots",
+            "Slots that were decided: in time (ok), begun in time and ended after the next one's \
+             end (late), or begun after that (caught_up)",
+            &counts.slots,
+        )?;
         to.histogram(
             "preclaim_slot_lag_seconds",
             "From a slot's end to when the slot loop was awake for it",
             &counts.lag,
         )?;
-        to.histograms("preclaim_slot_work_seconds", "Work on a slot, by phase: taking its messages out of the queue, deciding it, making its record durable, handing its decisions to the connections", &counts.work)?;
+        to.histograms(
+            "preclaim_slot_work_seconds",
+            "Work on a slot, by phase: taking its messages out of the queue, deciding it, making \
+             its record durable, handing its decisions to the connections",
+            counts.work.iter(),
+        )?;
         to.histogram(
             "preclaim_slot_sent_seconds",
-            "From a slot's end to when the last of its news for one connection had been handed to the kernel",
+            "From a slot's end to when the last of its news for one connection had been handed to \
+             the kernel",
             &counts.sent,
         )?;
         to.counter("preclaim_slot_inputs", "Messages that slots took in", counts.inputs.get())?;
@@ -91,16 +102,43 @@ impl Scrape {
 
     fn decisions(&self, to: &mut Sheet<'_>) -> fmt::Result {
         let counts = &self.metrics.counts;
-        to.counters("preclaim_intents", "Decisions about intents, by outcome; one that begins to wait counts as waiting then, and by its end later", &counts.intents)?;
-        to.histograms("preclaim_decision_seconds", "From the arrival of what was asked to its decision being handed to the connections, waits included", &counts.decisions)?;
-        to.histogram("preclaim_wait_seconds", "From the arrival of an intent that was not placed in its first slot to the slot that ended its wait", &counts.waits)?;
+        to.counters(
+            "preclaim_intents",
+            "Decisions about intents, by outcome; one that begins to wait counts as waiting then, \
+             and by its end later",
+            &counts.intents,
+        )?;
+        to.histograms(
+            "preclaim_decision_seconds",
+            "From the arrival of what was asked to its decision being handed to the connections, \
+             waits included",
+            counts.decisions.iter().filter(|(outcome, _)| outcome.is_answer()),
+        )?;
+        to.histogram(
+            "preclaim_wait_seconds",
+            "From the arrival of an intent that was not placed in its first slot to the slot that \
+             ended its wait",
+            &counts.waits,
+        )?;
         to.counter(
             "preclaim_overdue_intents",
-            "Decisions about intents whose patience was at an end before they were placed or ended",
+            "Decisions about intents whose patience was at an end before they were placed or \
+             ended",
             counts.overdue.get(),
         )?;
-        to.counters("preclaim_conflicts", "Intents that found no place in their first slot, by what was in the way first; and stale readings, and rings of tasks that were broken", &counts.conflicts)?;
-        to.counters("preclaim_offers", "Conflicts that were told with another start (made) and without one (none), and what became of those that were asked for then: granted at that start (taken), or not (missed)", &counts.offers)?;
+        to.counters(
+            "preclaim_conflicts",
+            "Intents that found no place in their first slot, by what was in the way first; and \
+             stale readings, and rings of tasks that were broken",
+            &counts.conflicts,
+        )?;
+        to.counters(
+            "preclaim_offers",
+            "Conflicts that were told with another start (made) and without one (none), and what \
+             became of those that were asked for then: granted at that start (taken), or not \
+                 (missed)",
+            &counts.offers,
+        )?;
         to.counter(
             "preclaim_contested",
             "Times that a holder was told that others want what it holds",
@@ -135,7 +173,12 @@ impl Scrape {
             "Intents that waited after the last slot",
             &one(float(counts.undecided.get())),
         )?;
-        to.counters("preclaim_grants_ended", "Grants that ended: by their own end, by a release, for a higher class, or replaced by a revision", &counts.ended)
+        to.counters(
+            "preclaim_grants_ended",
+            "Grants that ended: by their own end, by a release, for a higher class, or replaced \
+             by a revision",
+            &counts.ended,
+        )
     }
 
     fn agents(&self, to: &mut Sheet<'_>) -> fmt::Result {
@@ -149,7 +192,8 @@ impl Scrape {
         let sessions = sessions.map(|(state, count)| (Some([("state", state)]), float(count as u64)));
         to.gauge(
             "preclaim_sessions",
-            "Sessions of agents and observers: with a connection, or without one and kept for their return",
+            "Sessions of agents and observers: with a connection, or without one and kept for \
+             their return",
             &sessions,
         )?;
         to.gauge("preclaim_names", "Names that have a session", &one(float(names as u64)))?;
@@ -232,9 +276,14 @@ impl Sheet<'_> {
         spread(&mut metric, None, &histogram.snapshot())
     }
 
-    fn histograms<L: Label>(&mut self, name: &str, help: &str, all: &Each<L, Histogram>) -> fmt::Result {
+    fn histograms<'h, L: Label>(
+        &mut self,
+        name: &str,
+        help: &str,
+        all: impl Iterator<Item = (L, &'h Histogram)>,
+    ) -> fmt::Result {
         let mut metric = self.0.encode_descriptor(name, help, None, MetricType::Histogram)?;
-        for (label, histogram) in all.iter() {
+        for (label, histogram) in all {
             spread(&mut metric, labelled(label), &histogram.snapshot())?;
         }
         Ok(())

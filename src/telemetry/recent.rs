@@ -29,8 +29,7 @@ impl Recent {
 /// `/slots`.
 #[derive(Debug, Serialize)]
 pub(super) struct Slots {
-    /// The slot length, in µs.
-    length: Micros,
+    length_us: Micros,
     slots: Vec<Shown>,
 }
 
@@ -53,7 +52,7 @@ struct Shown {
 
 impl Slots {
     pub(super) fn new(length: Micros, slots: &[SlotReport]) -> Self {
-        Slots { length, slots: slots.iter().map(Shown::of).collect() }
+        Slots { length_us: length, slots: slots.iter().map(Shown::of).collect() }
     }
 }
 

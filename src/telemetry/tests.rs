@@ -12,8 +12,8 @@ use crate::resolver::{Input, Resolver, SlotBatch};
 use crate::trace::TraceReader;
 use crate::types::{Micros, Slot, Time};
 
-/// A resolver whose slots are counted: awake 95 µs after their ends, closed 5 µs later, then resolved in 30 µs, persisted in
-/// 2,000 µs and published in 70 µs.
+/// A resolver whose slots are counted: awake 95 µs after their ends, closed 5 µs later, then resolved in 30 µs,
+/// persisted in 2,000 µs and published in 70 µs.
 struct Script {
     resolver: Resolver,
     metrics: Metrics,
