@@ -20,7 +20,7 @@ const RATE: f64 = 2000.0;
 /// Connections that declare.
 const LINES: usize = 8;
 /// Connections that are made at a time.
-const CONNECTING: usize = 64;
+const CONNECTING: usize = 16;
 /// Grants in force on one path, one after the other.
 const ON_A_PATH: u64 = 10;
 /// Paths that conflicting declarations are on.

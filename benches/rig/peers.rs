@@ -1,8 +1,9 @@
-//! Connections that speak the protocol by hand: all over one socket, so that ten thousand are no matter of file
+//! Connections that speak the protocol by hand: over a few sockets, so that ten thousand are no matter of file
 //! descriptors.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use preclaim::wire::{ALPN, Extensions, FrameReader, Hello, Role, ToAgent, ToCoordinator};
@@ -17,10 +18,14 @@ use super::Failed;
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
 const GIVE_UP: Duration = Duration::from_secs(60);
 
+/// Sockets: one has not the room for what ten thousand connections are sent.
+const SOCKETS: usize = 16;
+
 /// What all connections share.
 #[derive(Clone)]
 pub(crate) struct Peers {
-    endpoint: Endpoint,
+    endpoints: Vec<Endpoint>,
+    next: Arc<AtomicUsize>,
     config: ClientConfig,
     addr: SocketAddr,
 }
@@ -40,20 +45,15 @@ impl Peers {
         transport.keep_alive_interval(Some(KEEP_ALIVE)).max_idle_timeout(Some(GIVE_UP.try_into()?));
         let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));
         config.transport_config(Arc::new(transport));
-        let socket = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-        #[cfg(target_os = "linux")]
-        {
-            let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 4 << 20);
-            let _ = rustix::net::sockopt::set_socket_send_buffer_size(&socket, 4 << 20);
-        }
-        let runtime = quinn::default_runtime().ok_or("a runtime")?;
-        let endpoint = Endpoint::new(quinn::EndpointConfig::default(), None, socket, runtime)?;
-        Ok(Peers { endpoint, config, addr })
+        let endpoint = |_| Endpoint::client((Ipv4Addr::LOCALHOST, 0).into());
+        let endpoints = (0..SOCKETS).map(endpoint).collect::<Result<_, _>>()?;
+        Ok(Peers { endpoints, next: Arc::default(), config, addr })
     }
 
     /// A connection that has been welcomed as `name`.
     pub(crate) async fn enter(&self, name: &str) -> Result<Peer, Failed> {
-        let connection = self.endpoint.connect_with(self.config.clone(), self.addr, "localhost")?.await?;
+        let endpoint = &self.endpoints[self.next.fetch_add(1, Relaxed) % SOCKETS];
+        let connection = endpoint.connect_with(self.config.clone(), self.addr, "localhost")?.await?;
         let (send, receive) = connection.open_bi().await?;
         let mut peer =
             Peer { _connection: connection, send, lane: Lane { receive, frames: FrameReader::new() } };

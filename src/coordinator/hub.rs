@@ -12,8 +12,8 @@ use super::slot_loop::Publish;
 use crate::clock::Clock;
 use crate::resolver::{Resolver, SlotOutcome};
 use crate::session::coordinator::{
-    Admission, ConnectionId, Door, Drained, Effect, HelloRefusal, Inbox, LaneId, Origin, Place, Request, Room,
-    SessionNotes, Sessions,
+    Admission, ConnectionId, Door, Drained, Effect, HelloRefusal, Inbox, LaneId, Origin, Place, Request,
+    Room, SessionNotes, Sessions,
 };
 use crate::slot::{Asked, Closed, Turned};
 use crate::transport::Outbox;
