@@ -37,9 +37,10 @@ impl Plan {
 
 fn main() -> Result<(), Failed> {
     rig::served::entry();
-    let seconds = setting("seconds")?.unwrap_or(if is_measured() { 8.0 } else { 0.2 });
+    let (seconds, slot_inputs) = if is_measured() { (8.0, 200) } else { (0.2, 20) };
+    let seconds = setting("seconds")?.unwrap_or(seconds);
     let plan = Plan {
-        slot_inputs: setting("slot-inputs")?.unwrap_or(200),
+        slot_inputs: setting("slot-inputs")?.unwrap_or(slot_inputs),
         frame: setting("frame")?.unwrap_or(16),
         lasts: Duration::from_secs_f64(seconds),
     };
