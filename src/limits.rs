@@ -46,8 +46,9 @@ pub const ENDED_GRANTS_BY_AGENT: usize = 4096;
 pub const SLOT_MIN: Micros = Micros::from_us(100);
 /// The longest slot.
 pub const SLOT_MAX: Micros = Micros::from_secs(1);
-/// Agents' inputs that one slot takes in: several times what a slot of 10 ms decides in time, so that
-/// it binds only where the work would no longer end. What does not fit is refused as `overloaded`.
+/// Agents' inputs that one slot takes in, unless configured otherwise: several times what a slot of 10 ms
+/// decides in time, so that it binds only where the work would no longer end. What does not fit is refused as
+/// `overloaded`, the lowest class first.
 pub const SLOT_INPUTS: usize = 4096;
 /// The operator's inputs that one slot takes in beside them, so that agents cannot crowd them out.
 pub const SLOT_OPERATOR_INPUTS: usize = 64;
@@ -84,7 +85,8 @@ pub const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 /// An agent's socket: twice what the coordinator sends of a connection before it is acknowledged, since the kernel
 /// counts its own overhead with each datagram.
 pub const CLIENT_BUFFER_BYTES: usize = 2 * SEND_WINDOW_BYTES;
-/// Messages that one name has taken in within one slot, so that no name takes the slot from others.
+/// Messages that one name has taken in within one slot, unless configured otherwise, so that no name takes the slot
+/// from others; and as many again that keep up or give back what it has.
 pub const SLOT_INPUTS_OF_A_NAME: usize = 1024;
 /// Intents of one name in force or undecided: bounds what one agent makes the coordinator remember.
 pub const LIVE_OF_A_NAME: usize = 1 << 18;
@@ -147,7 +149,8 @@ pub const STANDINGS: usize = 64;
 /// Starts by an agent's own clock that a client remembers of declarations that ended as unknown, so that
 /// they can be asked again with the same content: looked through one by one, and rarely any.
 pub const UNKNOWN_STARTS: usize = 256;
-/// The longest that a request waits which is made again because the coordinator had no room.
+/// The longest that whoever finds no room is told to stay away, and that a request waits which is made again
+/// because the coordinator had none.
 pub const ASK_AGAIN_MOST: Micros = Micros::from_secs(5);
 /// Lanes that one connection may have open: one an intent for a busy agent, with room to spare.
 pub const LANES: usize = 256;
@@ -265,7 +268,7 @@ pub const UNDECIDED_PER_AGENT: usize = 1024;
 pub const UNDECIDED: usize = 65_536;
 /// What may be configured for either.
 pub const UNDECIDED_RANGE: RangeInclusive<usize> = 1..=10_000_000;
-/// What may be configured for [`SLOT_INPUTS`].
+/// What may be configured for [`SLOT_INPUTS`] and [`SLOT_INPUTS_OF_A_NAME`].
 pub const SLOT_INPUTS_RANGE: RangeInclusive<usize> = 1..=1_000_000;
 /// From a connection's first byte to its hello, unless configured otherwise: some round trips on the
 /// slowest link.

@@ -42,8 +42,11 @@ pub struct Limits {
     pub undecided_per_agent: usize,
     /// Undecided intents in all.
     pub undecided: usize,
-    /// Inputs that one slot takes in.
+    /// Inputs that one slot takes in; what has no room among them is refused, the lowest class first.
     pub slot_inputs: usize,
+    /// Of them, inputs of one agent that ask for something; and as many again that keep up or give back what it
+    /// has.
+    pub slot_inputs_per_agent: usize,
     /// From a connection's first byte to its hello.
     pub hello_timeout: Micros,
     /// Silence after which a connection is let go.
@@ -58,6 +61,7 @@ impl Default for Limits {
             undecided_per_agent: limits::UNDECIDED_PER_AGENT,
             undecided: limits::UNDECIDED,
             slot_inputs: limits::SLOT_INPUTS,
+            slot_inputs_per_agent: limits::SLOT_INPUTS_OF_A_NAME,
             hello_timeout: limits::HELLO_TIMEOUT,
             idle_timeout: limits::IDLE_TIMEOUT,
         }
@@ -101,6 +105,7 @@ const LIMITS: &[&str] = &[
     "undecided_per_agent",
     "undecided",
     "slot_inputs",
+    "slot_inputs_per_agent",
     "hello_timeout",
     "idle_timeout",
 ];
@@ -125,6 +130,11 @@ pub(super) fn limits(field: Field<'_>) -> Result<Limits, Fault> {
         )?,
         undecided: count("undecided", limits::UNDECIDED_RANGE, default.undecided)?,
         slot_inputs: count("slot_inputs", limits::SLOT_INPUTS_RANGE, default.slot_inputs)?,
+        slot_inputs_per_agent: count(
+            "slot_inputs_per_agent",
+            limits::SLOT_INPUTS_RANGE,
+            default.slot_inputs_per_agent,
+        )?,
         hello_timeout: span("hello_timeout", limits::HELLO_TIMEOUT_RANGE, default.hello_timeout)?,
         idle_timeout: span("idle_timeout", limits::IDLE_TIMEOUT_RANGE, default.idle_timeout)?,
     })

@@ -198,6 +198,24 @@ fn wrong(text: &str) -> String {
 }
 
 #[test]
+fn the_room_of_a_slot_and_of_an_agent_in_it_is_set_within_its_bounds() {
+    let limits = |text: &str| parse(&format!("[limits]\n{text}\n")).limits;
+    let plain = limits("");
+    assert_eq!((plain.slot_inputs, plain.slot_inputs_per_agent), (4096, 1024));
+    let set = limits("slot_inputs = 1\nslot_inputs_per_agent = 1000000");
+    assert_eq!((set.slot_inputs, set.slot_inputs_per_agent), (1, 1_000_000));
+    for (text, says) in [
+        ("slot_inputs = 0", "line 2: field `limits.slot_inputs`: found 0"),
+        ("slot_inputs_per_agent = 0", "a whole number from 1 to 1000000"),
+        ("slot_inputs_per_agent = 1000001", "found 1000001"),
+        ("slot_inputs_per_agnet = 5", "nearest slot_inputs_per_agent"),
+    ] {
+        let error = wrong(&format!("[limits]\n{text}\n"));
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+#[test]
 fn the_expression_model_is_read_and_scores() {
     let text = "[priority]\nmodel = \"expression\"\nexpression = \"urgency * 4.0 + waited\"\n";
     assert_eq!(score(&*parse(text).rules.model, &urgent(0.5)), 4.0);

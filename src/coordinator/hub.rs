@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::intake::Intake;
 use super::slot_loop::Publish;
 use crate::clock::Clock;
-use crate::resolver::{AgentOp, Resolver, SlotOutcome};
+use crate::resolver::{Resolver, SlotOutcome};
 use crate::session::coordinator::{
-    Admission, ConnectionId, Door, Effect, HelloRefusal, Inbox, LaneId, NotTaken, Origin, Place, Request,
+    Admission, ConnectionId, Door, Drained, Effect, HelloRefusal, Inbox, LaneId, Origin, Place, Request,
     Room, SessionNotes, Sessions,
 };
-use crate::slot::Closed;
+use crate::slot::{Asked, Closed, Turned};
 use crate::transport::Outbox;
 use crate::types::{Agent, FixedMap, Slot, Time};
 use crate::wire::{CloseCode, Hello, ToAgent};
@@ -216,7 +216,7 @@ impl Publish<Origin> for Arc<Hub> {
 }
 
 impl Inbox for Intake<Origin> {
-    fn take_in(&self, agent: &Agent, batch: Vec<(AgentOp, Origin)>) -> Result<(), NotTaken> {
-        self.agent_inputs(agent, batch).map_err(|(rest, why)| NotTaken { rest, why })
+    fn take_in(&self, agent: &Agent, batch: Vec<Asked<Origin>>) -> Result<Vec<Turned<Origin>>, Drained> {
+        self.agent_inputs(agent, batch).map_err(Drained)
     }
 }

@@ -9,16 +9,13 @@ use std::thread::{self, Thread};
 
 use crate::clock::Clock;
 use crate::limits;
-use crate::resolver::{AgentOp, Resolver, SystemOp};
-use crate::slot::{Closed, Collector, Full, Refused, Room};
+use crate::resolver::{Resolver, SystemOp};
+use crate::slot::{Asked, Closed, Collector, Full, Refused, Room, Turned};
 use crate::types::{Agent, Micros, Slot, Time};
 
 /// A look at the resolver's state, taken on the slot loop's own thread between two slots. It keeps
 /// to a named bound of work, since the next slot waits for it.
 pub(crate) type Look = Box<dyn FnOnce(&Resolver) + Send>;
-
-/// What was not taken in, in its order, and why.
-pub(crate) type Rest<O> = (Vec<(AgentOp, O)>, Refused);
 
 /// What the slot loop does next.
 pub(crate) enum Step<O> {
@@ -67,19 +64,24 @@ impl<O> Intake<O> {
         Intake { state: Mutex::new(state), clock, loop_thread: OnceLock::new() }
     }
 
-    /// Takes in what an agent asks for, in order and with one arrival.
+    /// Takes in what an agent asks for, in order and with one arrival. Returns what has no place in the slot, of
+    /// this and of what others asked for before.
     ///
     /// # Errors
-    /// Where there is no room for all of it: the rest, and why.
-    pub(crate) fn agent_inputs(&self, agent: &Agent, batch: Vec<(AgentOp, O)>) -> Result<(), Rest<O>> {
+    /// The whole batch, where nothing new is taken in.
+    pub(crate) fn agent_inputs(
+        &self,
+        agent: &Agent,
+        batch: Vec<Asked<O>>,
+    ) -> Result<Vec<Turned<O>>, Vec<Asked<O>>> {
         let mut state = self.lock();
         if state.draining {
-            return Err((batch, Refused::Draining));
+            return Err(batch);
         }
         // The stamp is taken under the lock that orders the queue, so arrival order is time order.
-        let taken = state.collector.agent_inputs(self.clock.now(), agent, batch);
+        let turned = state.collector.agent_inputs(self.clock.now(), agent, batch);
         self.ring_for_input(&state);
-        taken.map_err(|(rest, full)| (rest, full.into()))
+        Ok(turned)
     }
 
     /// Takes in what the operator asks for; returns its arrival.

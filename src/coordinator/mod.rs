@@ -427,6 +427,7 @@ fn terms(rules: &Rules, limits: &Limits) -> Terms {
         software: concat!("preclaim ", env!("CARGO_PKG_VERSION")).into(),
         bounds: Bounds {
             lanes: limits.lanes,
+            inputs_of_a_name: limits.slot_inputs_per_agent,
             undecided_of_a_name: limits.undecided_per_agent,
             undecided: limits.undecided,
         },

@@ -179,7 +179,7 @@ mod tests {
     use crate::audit::sim::{SimJournal, Trouble};
     use crate::clock::ManualClock;
     use crate::resolver::{AgentOp, Rules};
-    use crate::slot::{Refused, Room};
+    use crate::slot::{Asked, Rank, Refused, Room};
     use crate::types::{Agent, IntentId, Micros};
 
     const LENGTH: Micros = Micros::from_us(100);
@@ -244,8 +244,9 @@ mod tests {
 
         fn push(&self, origin: u64) -> Result<(), Refused> {
             let op = AgentOp::Release { id: IntentId::new(origin) };
-            let agent = Agent::new("a").unwrap();
-            self.intake.agent_inputs(&agent, vec![(op, origin)]).map_err(|(_, why)| why)
+            let asked = Asked { rank: Rank::Upkeep, op, origin };
+            let turned = self.intake.agent_inputs(&Agent::new("a").unwrap(), vec![asked]);
+            turned.map(|turned| assert!(turned.is_empty())).map_err(|_| Refused::Draining)
         }
 
         fn end(self) -> Result<(), LoopDeath> {

@@ -20,12 +20,12 @@ use std::sync::Arc;
 
 use crate::limits;
 use crate::resolver::invariants::{Breach, InvariantCheck};
-use crate::resolver::{AgentOp, Resolver, Rules, SlotBatch, SlotOutcome, SystemOp};
+use crate::resolver::{Resolver, Rules, SlotBatch, SlotOutcome, SystemOp};
 use crate::session::coordinator::{
-    Admission, Bounds, ConnectionId, Door, Effect, Inbox, LaneId, NotTaken, Open, Origin, Place, Query,
+    Admission, Bounds, ConnectionId, Door, Drained, Effect, Inbox, LaneId, Open, Origin, Place, Query,
     Recovered, Room as OutboxRoom, SessionNotes, Sessions, Terms,
 };
-use crate::slot::{Closed, Collector, Refused, Room};
+use crate::slot::{Asked, Closed, Collector, Refused, Room, Turned};
 use crate::types::{Agent, Micros, Slot, Time};
 use crate::wire::{ClockPong, CloseCode, Hello, List, Refusal, ToAgent, ToCoordinator};
 
@@ -160,12 +160,11 @@ struct Intake {
 }
 
 impl Inbox for Intake {
-    fn take_in(&self, agent: &Agent, batch: Vec<(AgentOp, Origin)>) -> Result<(), NotTaken> {
+    fn take_in(&self, agent: &Agent, batch: Vec<Asked<Origin>>) -> Result<Vec<Turned<Origin>>, Drained> {
         if self.is_draining {
-            return Err(NotTaken { rest: batch, why: Refused::Draining });
+            return Err(Drained(batch));
         }
-        let taken = self.collector.borrow_mut().agent_inputs(self.now, agent, batch);
-        taken.map_err(|(rest, full)| NotTaken { rest, why: full.into() })
+        Ok(self.collector.borrow_mut().agent_inputs(self.now, agent, batch))
     }
 }
 
@@ -478,5 +477,7 @@ impl Coordinator {
     }
 }
 
+#[cfg(test)]
+mod overload_tests;
 #[cfg(test)]
 mod tests;

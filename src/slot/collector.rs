@@ -1,9 +1,10 @@
 //! The collector: inputs in arrival order, cut into slots.
 
-use std::collections::VecDeque;
 use std::fmt;
 
-use crate::resolver::{AgentOp, Input, SlotBatch, SystemOp};
+use super::queue::{GivenUp, Queue};
+use super::rank::{Asked, Rank, Returns, Turned};
+use crate::resolver::{Input, SlotBatch, SystemOp};
 use crate::types::{Agent, Micros, Slot, Time};
 
 /// How much a [`Collector`] takes in.
@@ -27,7 +28,7 @@ impl Default for Room {
     }
 }
 
-/// There is no room for another input. Nothing was taken in; the sender is told `overloaded`.
+/// There is no room for another input of the operator's. Nothing was taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full {
     /// There may be room from this time on: the next slot's first instant.
@@ -100,15 +101,21 @@ impl<O: Clone> Closed<O> {
 /// which provably nothing happens (no input, and the core has nothing due) are passed over; all
 /// others are handed out one by one, however late, each with its own decision time.
 ///
+/// Where a slot is full, what has a higher [`Rank`] takes the place of the input of the lowest rank, of several the
+/// one that arrived last; the order of those that stay is that of their arrival. Whatever has no place is
+/// handed back, with a time to come back, and is no input: a record of the slots decides the same.
+///
 /// ```
 /// use preclaim::resolver::AgentOp;
-/// use preclaim::slot::{Collector, Room};
+/// use preclaim::slot::{Asked, Collector, Rank, Room};
 /// use preclaim::types::{Agent, IntentId, Micros, Slot, Time};
 ///
 /// let mut collector = Collector::new(Micros::from_ms(10), Slot::new(0), Time::ZERO, Room::default());
 /// let agent = Agent::new("car-7").ok_or("a name")?;
 /// let op = AgentOp::Release { id: IntentId::new(1) };
-/// collector.agent_input(Time::from_us(9_999), agent, op, "lane 0")?;
+/// let asked = Asked { rank: Rank::Upkeep, op, origin: "lane 0" };
+/// let turned = collector.agent_inputs(Time::from_us(9_999), &agent, vec![asked]);
+/// assert!(turned.is_empty());
 /// assert!(collector.close(Time::from_us(9_999), None).is_none(), "the slot is still open");
 /// let closed = collector.close(Time::from_us(10_000), None).ok_or("due")?;
 /// assert_eq!((closed.batch.inputs().len(), closed.origins), (1, vec!["lane 0"]));
@@ -122,9 +129,12 @@ pub struct Collector<O> {
     open: Slot,
     /// The latest stamp, or the latest decision time that was closed at.
     latest: Time,
-    waiting: VecDeque<(Input, O)>,
-    /// How many inputs of agents and of the operator arrived in the newest slot.
+    waiting: Queue<O>,
+    returns: Returns,
+    /// The latest slot in which something arrived, its first place, and how many inputs of agents and of the
+    /// operator have one in it.
     newest: Slot,
+    newest_from: u64,
     newest_agents: usize,
     newest_operator: usize,
 }
@@ -139,58 +149,48 @@ impl<O> Collector<O> {
             room,
             open,
             latest,
-            waiting: VecDeque::new(),
+            waiting: Queue::default(),
+            returns: Returns::new(length, room.inputs),
             newest: Slot::of(latest, length),
+            newest_from: 0,
             newest_agents: 0,
             newest_operator: 0,
         }
     }
 
-    /// Takes in what an agent asks for, and returns its arrival: `now`, or the latest stamp where
-    /// that is later.
-    ///
-    /// # Errors
-    /// [`Full`] where the slot, or the whole queue, has no room. Nothing is taken in then.
-    pub fn agent_input(&mut self, now: Time, agent: Agent, op: AgentOp, origin: O) -> Result<Time, Full> {
-        self.check_room(now)?;
-        let at = self.latest;
-        self.newest_agents += 1;
-        self.waiting.push_back((Input::Agent { at, agent, op }, origin));
-        Ok(at)
+    /// Takes in what an agent asks for, in order and with one arrival: `now`, or the latest stamp where that is
+    /// later. Returns what has no place: of this, and of what was taken in before and gave way to it.
+    pub fn agent_inputs(&mut self, now: Time, agent: &Agent, batch: Vec<Asked<O>>) -> Vec<Turned<O>> {
+        let at = self.stamp(now);
+        batch.into_iter().filter_map(|asked| self.agent_input(at, agent, asked)).collect()
     }
 
-    /// Takes in what an agent asks for, in order and with one arrival.
-    ///
-    /// # Errors
-    /// Where there is no room for all of it: the rest, in its order, and why.
-    pub fn agent_inputs(
-        &mut self,
-        now: Time,
-        agent: &Agent,
-        batch: Vec<(AgentOp, O)>,
-    ) -> Result<(), (Vec<(AgentOp, O)>, Full)> {
-        let mut batch = batch.into_iter();
-        loop {
-            let full = self.check_room(now).err();
-            match (full, batch.next()) {
-                (_, None) => return Ok(()),
-                (Some(full), Some(input)) => return Err(([input].into_iter().chain(batch).collect(), full)),
-                // There is room, so this is taken in.
-                (None, Some((op, origin))) => {
-                    let _ = self.agent_input(now, agent.clone(), op, origin);
-                }
-            }
+    /// Takes it in where there is room or another gives way. Returns the one of them that has no place.
+    fn agent_input(&mut self, at: Time, agent: &Agent, asked: Asked<O>) -> Option<Turned<O>> {
+        let Asked { rank, op, origin } = asked;
+        let is_full = self.newest_agents >= self.room.inputs;
+        if !is_full && self.waiting.len() < self.room.waiting {
+            self.take(at, agent, Asked { rank, op, origin });
+            return None;
+        }
+        // Where this slot is full, a place in another does not help.
+        let from = if is_full { self.newest_from } else { 0 };
+        let Some(GivenUp { place, rank: lower, input, origin: of }) = self.waiting.give_up(rank, from) else {
+            let back = self.returns.book(rank, self.newest);
+            return Some(Turned { agent: agent.clone(), op, origin, back });
+        };
+        self.newest_agents -= usize::from(place >= self.newest_from);
+        self.take(at, agent, Asked { rank, op, origin });
+        let back = self.returns.book(lower, self.newest);
+        match input {
+            Input::Agent { agent, op, .. } => Some(Turned { agent, op, origin: of, back }),
+            Input::System { .. } => unreachable!("the operator's inputs keep their places"),
         }
     }
 
-    /// Whether an agent's input that arrives now would be taken in.
-    ///
-    /// # Errors
-    /// [`Full`] where it would not.
-    pub fn check_room(&mut self, now: Time) -> Result<(), Full> {
-        self.stamp(now);
-        let full = self.newest_agents >= self.room.inputs || self.waiting.len() >= self.room.waiting;
-        if full { Err(self.full()) } else { Ok(()) }
+    fn take(&mut self, at: Time, agent: &Agent, Asked { rank, op, origin }: Asked<O>) {
+        self.newest_agents += 1;
+        self.waiting.push(Input::Agent { at, agent: agent.clone(), op }, origin, rank);
     }
 
     /// Takes in what the operator asks for, and returns its arrival. The operator has room of its
@@ -202,10 +202,10 @@ impl<O> Collector<O> {
         let at = self.stamp(now);
         let waiting = self.room.waiting.saturating_add(self.room.operator_inputs);
         if self.newest_operator >= self.room.operator_inputs || self.waiting.len() >= waiting {
-            return Err(self.full());
+            return Err(Full { until: self.newest.decided_at(self.length) });
         }
         self.newest_operator += 1;
-        self.waiting.push_back((Input::System { at, op }, origin));
+        self.waiting.push(Input::System { at, op }, origin, Rank::Upkeep);
         Ok(at)
     }
 
@@ -224,8 +224,7 @@ impl<O> Collector<O> {
         }
         self.open = slot.next();
         self.latest = self.latest.max(decided_at);
-        let count = self.waiting.partition_point(|(input, _)| input.at() < decided_at);
-        let (inputs, origins) = self.waiting.drain(..count).unzip();
+        let (inputs, origins) = self.waiting.cut(decided_at);
         let batch = SlotBatch::new(slot, self.length, inputs)
             .unwrap_or_else(|error| unreachable!("stamps rise and lie in open slots: {error}"));
         Some(Closed { batch, origins })
@@ -237,7 +236,7 @@ impl<O> Collector<O> {
     }
 
     fn next_slot(&self, due: Option<Slot>) -> Option<Slot> {
-        let arrived = self.waiting.front().map(|(input, _)| Slot::of(input.at(), self.length));
+        let arrived = self.waiting.first_at().map(|at| Slot::of(at, self.length));
         let due = due.map(|due| due.max(self.open));
         arrived.into_iter().chain(due).min()
     }
@@ -247,18 +246,18 @@ impl<O> Collector<O> {
         let slot = Slot::of(self.latest, self.length);
         if slot != self.newest {
             (self.newest, self.newest_agents, self.newest_operator) = (slot, 0, 0);
+            self.newest_from = self.waiting.next_place();
         }
         self.latest
-    }
-
-    fn full(&self) -> Full {
-        Full { until: self.newest.decided_at(self.length) }
     }
 }
 
 #[cfg(test)]
+mod shedding_tests;
+#[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resolver::AgentOp;
     use crate::types::IntentId;
 
     const LENGTH: Micros = Micros::from_us(100);
@@ -271,9 +270,12 @@ mod tests {
         Collector::new(LENGTH, Slot::new(0), Time::ZERO, room)
     }
 
-    fn push(collector: &mut Collector<u64>, at: u64, id: u64) -> Result<Time, Full> {
+    /// When to come back, where there is no room.
+    fn push(collector: &mut Collector<u64>, at: u64, id: u64) -> Option<Time> {
         let op = AgentOp::Release { id: IntentId::new(id) };
-        collector.agent_input(us(at), Agent::new("a").unwrap(), op, id)
+        let asked = Asked { rank: Rank::Upkeep, op, origin: id };
+        let turned = collector.agent_inputs(us(at), &Agent::new("a").unwrap(), vec![asked]);
+        turned.first().map(|turned| turned.back)
     }
 
     /// The slot's number and the ids in it.
@@ -287,7 +289,7 @@ mod tests {
     fn what_arrives_at_the_decision_time_belongs_to_the_next_slot() {
         let mut collector = collector(Room::default());
         for (at, id) in [(0, 1), (99, 2), (100, 3)] {
-            push(&mut collector, at, id).unwrap();
+            assert_eq!(push(&mut collector, at, id), None);
         }
         assert_eq!(close(&mut collector, 99, None), None);
         assert_eq!(close(&mut collector, 100, None), Some((0, vec![1, 2])));
@@ -300,7 +302,7 @@ mod tests {
     fn slots_that_were_not_run_in_time_come_one_by_one() {
         let mut collector = collector(Room::default());
         for (at, id) in [(10, 1), (110, 2), (350, 3)] {
-            push(&mut collector, at, id).unwrap();
+            assert_eq!(push(&mut collector, at, id), None);
         }
         let slots: Vec<_> = std::iter::from_fn(|| close(&mut collector, 1000, None)).collect();
         assert_eq!(slots, [(0, vec![1]), (1, vec![2]), (3, vec![3])]);
@@ -309,7 +311,7 @@ mod tests {
     #[test]
     fn a_slot_that_the_core_needs_is_handed_out_without_inputs() {
         let mut collector = collector(Room::default());
-        push(&mut collector, 510, 1).unwrap();
+        push(&mut collector, 510, 1);
         assert_eq!(collector.next_close(Some(Slot::new(2))), Some(us(300)));
         assert_eq!(close(&mut collector, 299, Some(2)), None);
         assert_eq!(close(&mut collector, 300, Some(2)), Some((2, vec![])));
@@ -319,7 +321,7 @@ mod tests {
     #[test]
     fn a_due_slot_that_is_closed_already_means_the_open_one() {
         let mut collector = collector(Room::default());
-        push(&mut collector, 10, 1).unwrap();
+        push(&mut collector, 10, 1);
         assert_eq!(close(&mut collector, 100, None), Some((0, vec![1])));
         assert_eq!(collector.next_close(Some(Slot::new(0))), Some(us(200)));
     }
@@ -332,21 +334,23 @@ mod tests {
     #[test]
     fn stamps_never_fall_and_never_reach_back_into_a_closed_slot() {
         let mut collector = collector(Room::default());
-        assert_eq!(push(&mut collector, 50, 1), Ok(us(50)));
-        assert_eq!(push(&mut collector, 20, 2), Ok(us(50)));
-        assert_eq!(close(&mut collector, 130, None), Some((0, vec![1, 2])));
-        assert_eq!(push(&mut collector, 60, 3), Ok(us(100)));
-        assert_eq!(close(&mut collector, 200, None), Some((1, vec![3])));
+        push(&mut collector, 50, 1);
+        push(&mut collector, 20, 2);
+        let closed = collector.close(us(130), None).unwrap();
+        assert_eq!(closed.batch.inputs().iter().map(Input::at).collect::<Vec<_>>(), [us(50), us(50)]);
+        push(&mut collector, 60, 3);
+        let closed = collector.close(us(200), None).unwrap();
+        assert_eq!((closed.batch.slot().number(), closed.batch.inputs()[0].at()), (1, us(100)));
     }
 
     #[test]
     fn what_does_not_fit_is_refused_and_the_next_slot_has_room_again() {
         let mut collector = collector(Room { inputs: 2, operator_inputs: 1, waiting: 3 });
-        push(&mut collector, 0, 1).unwrap();
-        push(&mut collector, 1, 2).unwrap();
-        assert_eq!(push(&mut collector, 2, 3), Err(Full { until: us(100) }));
-        push(&mut collector, 100, 4).unwrap();
-        assert_eq!(push(&mut collector, 101, 5), Err(Full { until: us(200) }), "the queue is full");
+        push(&mut collector, 0, 1);
+        push(&mut collector, 1, 2);
+        assert_eq!(push(&mut collector, 2, 3), Some(us(100)));
+        assert_eq!(push(&mut collector, 100, 4), None);
+        assert_eq!(push(&mut collector, 101, 5), Some(us(200)), "the queue is full");
         assert_eq!(close(&mut collector, 200, None), Some((0, vec![1, 2])));
         assert_eq!(close(&mut collector, 200, None), Some((1, vec![4])));
         assert_eq!(collector.waiting(), 0);
@@ -355,10 +359,10 @@ mod tests {
     #[test]
     fn the_operator_has_room_where_agents_have_none() {
         let mut collector = collector(Room { inputs: 1, operator_inputs: 1, waiting: 1 });
-        push(&mut collector, 0, 1).unwrap();
-        assert!(push(&mut collector, 0, 2).is_err());
+        push(&mut collector, 0, 1);
+        assert!(push(&mut collector, 0, 2).is_some());
         let op = || SystemOp::Restart { next_token: 1 };
         assert!(collector.system_input(us(1), op(), 9).is_ok());
-        assert!(collector.system_input(us(1), op(), 9).is_err());
+        assert_eq!(collector.system_input(us(1), op(), 9), Err(Full { until: us(100) }));
     }
 }

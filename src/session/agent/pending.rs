@@ -132,12 +132,8 @@ impl AgentSession {
     /// The connection is gone, and with it what is of no use over another one.
     pub(super) fn forget_what_goes_with_a_connection(&mut self) {
         let useless = |pending: &Pending| match &pending.ask {
-            // Its release is among what is asked again, and reaches further than it does; or nobody waits
-            // for it, and it must not be decided for nobody when the coordinator is back. A revision is for
-            // the holder of what it revises.
-            Ask::Declare { id, draft, abandoned, claimed, .. } => {
-                *abandoned || !(*claimed || self.holdings.are_revised_by(*id, draft))
-            }
+            // It must not be decided for nobody when the coordinator is back.
+            Ask::Declare { .. } => !self.is_waited_for(pending),
             // Asked for anew, with the time of then.
             Ask::Renew { automatic, .. } => *automatic,
             Ask::Standing { .. } => true,
@@ -152,6 +148,18 @@ impl AgentSession {
         gone.into_iter().for_each(|request| self.done(request));
     }
 
+    /// Whether a declaration is worth being made again. One that was abandoned is not, whose release is among what is
+    /// asked again and reaches further; nor one that nobody waits for. A revision is for the holder of what
+    /// it revises.
+    fn is_waited_for(&self, pending: &Pending) -> bool {
+        match &pending.ask {
+            Ask::Declare { id, draft, abandoned, claimed, .. } => {
+                !*abandoned && (*claimed || self.holdings.are_revised_by(*id, draft))
+            }
+            Ask::Release { .. } | Ask::Renew { .. } | Ask::Standing { .. } => true,
+        }
+    }
+
     /// Makes every request again, in order.
     pub(super) fn ask_all_again(&mut self) {
         let open = |(request, pending): (&u64, &Pending)| {
@@ -162,8 +170,11 @@ impl AgentSession {
     }
 
     /// The coordinator had no room for a request whose fate is not known, or that must be done: it is
-    /// made again, after `retry_after` at least.
+    /// made again, after `retry_after` at least, for as long as somebody waits for it.
     pub(super) fn ask_later(&mut self, request: u64, retry_after: Option<Micros>, now: Local) {
+        if self.pending.get(&request).is_none_or(|pending| !self.is_waited_for(pending)) {
+            return self.done(request);
+        }
         let soon = retry_after.unwrap_or(self.slot_length());
         self.again.insert((now.after(soon.clamp(self.slot_length(), limits::ASK_AGAIN_MOST)), request));
     }

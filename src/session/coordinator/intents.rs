@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::{Ask, Bounds, ConnectionId, LaneId, Origin, Place, notes};
 use crate::limits;
+use crate::slot::Rank;
 use crate::types::{Agent, Claim, Decision, FixedMap, IntentId, IntentKey, Slot, Time, Token, Verdict};
 
 #[derive(Debug, Default)]
@@ -41,6 +42,16 @@ pub(super) struct Route {
     pub(super) note: Arc<str>,
     pub(super) claims: Arc<[Claim]>,
     standing: Standing,
+}
+
+impl Route {
+    /// When its grant ends, where it has one.
+    pub(super) fn end(&self) -> Option<Time> {
+        match self.standing {
+            Standing::Granted { end, .. } => Some(end),
+            Standing::Undecided => None,
+        }
+    }
 }
 
 /// A request that waits for the fate of its intent.
@@ -94,16 +105,16 @@ struct OfName {
     pending: usize,
     undecided: usize,
     granted: usize,
-    /// Messages taken in within `slot`.
+    /// Messages within `slot`, of either kind.
     slot: Slot,
-    inputs: usize,
+    inputs: [usize; 2],
 }
 
 /// Which bound a message would pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OverLimit {
-    /// Its name's messages in this slot.
-    InputsOfSlot,
+    /// Its name's messages in this slot: there is room for another in the one that ends so many slots later.
+    InputsOfSlot(u64),
     /// Intents without a final answer, of its name or over all.
     Undecided,
     /// Intents in force or undecided, of its name or over all.
@@ -212,12 +223,13 @@ impl Intents {
     }
 
     /// Counts a message that is about to be taken in during `slot`. `adds` where it declares the intent `id`,
-    /// which is held against the bounds unless it is known already.
+    /// which is held against the bounds unless it is known already. What keeps up what the name has is counted by
+    /// itself, so that a name that asks for too much does not lose what it has.
     pub(super) fn reserve(
         &mut self,
         agent: &Agent,
         slot: Slot,
-        adds: Option<IntentId>,
+        (adds, rank): (Option<IntentId>, Rank),
         bounds: &Bounds,
     ) -> Result<(), OverLimit> {
         let Totals { live, undecided: all_undecided } = self.totals;
@@ -226,18 +238,20 @@ impl Intents {
             None => self.names.entry(agent.clone()).or_default(),
         };
         if name.slot != slot {
-            (name.slot, name.inputs) = (slot, 0);
+            (name.slot, name.inputs) = (slot, [0; 2]);
         }
         let fresh = adds.is_some_and(|id| !name.routes.contains_key(&id));
         let undecided = name.undecided + name.pending;
-        let over = if name.inputs >= limits::SLOT_INPUTS_OF_A_NAME {
-            OverLimit::InputsOfSlot
+        let inputs = &mut name.inputs[usize::from(rank == Rank::Upkeep)];
+        let before = *inputs / bounds.inputs_of_a_name.max(1);
+        *inputs += 1;
+        let over = if before > 0 {
+            OverLimit::InputsOfSlot(before as u64)
         } else if fresh && (undecided >= bounds.undecided_of_a_name || all_undecided >= bounds.undecided) {
             OverLimit::Undecided
         } else if fresh && (undecided + name.granted >= limits::LIVE_OF_A_NAME || live >= limits::LIVE) {
             OverLimit::Live
         } else {
-            name.inputs += 1;
             name.pending += 1;
             return Ok(());
         };

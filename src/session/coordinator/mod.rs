@@ -14,6 +14,7 @@ mod listing;
 mod mailbox;
 mod notes;
 mod publish;
+mod ranks;
 mod requests;
 mod standing;
 #[cfg(test)]
@@ -28,7 +29,7 @@ pub use feasibility::Feasibility;
 pub use hello::HelloRefusal;
 pub use listing::{Page, Query, Words};
 pub use notes::{DeclaredBy, Live, Recovered, Restored, Route, SessionChange, SessionNotes};
-pub use requests::{Door, Inbox, NotTaken, Refusals, Request};
+pub use requests::{Door, Drained, Inbox, Refusals, Request};
 pub use watch::Room;
 
 use crate::limits;
@@ -133,6 +134,9 @@ pub struct Terms {
 pub struct Bounds {
     /// Lanes open at a time on one connection.
     pub lanes: usize,
+    /// Messages of one name within one slot, so that no name takes the slot from others: of what asks for
+    /// something, and as many again of what keeps up or gives back what the name has.
+    pub inputs_of_a_name: usize,
     /// Intents of one name without a final answer: each is placed anew in every slot.
     pub undecided_of_a_name: usize,
     /// Intents without a final answer over all names.
@@ -143,6 +147,7 @@ impl Default for Bounds {
     fn default() -> Self {
         Bounds {
             lanes: limits::LANES,
+            inputs_of_a_name: limits::SLOT_INPUTS_OF_A_NAME,
             undecided_of_a_name: limits::UNDECIDED_PER_AGENT,
             undecided: limits::UNDECIDED,
         }

@@ -6,28 +6,24 @@ use super::intents::OverLimit;
 use super::{Admission, Ask, Denial, Effect, Member, Origin, Place, Sessions};
 use crate::limits;
 use crate::resolver::AgentOp;
-use crate::slot::Refused;
+use crate::slot::{Asked, Rank, Turned};
 use crate::types::{Agent, IntentId, Invalid, Micros, Time};
 use crate::wire::{
     Answer, Declaration, Extensions, Refusal, Release, Renew, ToAgent, ToCoordinator, Verdict, Watch,
 };
 
-/// What was not taken in, and why.
+/// Nothing new is taken in: the batch, as it was.
 #[derive(Debug)]
-pub struct NotTaken {
-    /// The rest of the batch, in its order.
-    pub rest: Vec<(AgentOp, Origin)>,
-    /// Why.
-    pub why: Refused,
-}
+pub struct Drained(pub Vec<Asked<Origin>>);
 
 /// Where admitted messages go: the slot that is open.
 pub trait Inbox {
-    /// Takes in messages of one agent, in order, all with one arrival.
+    /// Takes in messages of one agent, in order, all with one arrival. Returns what has no place in the slot: of
+    /// these, and of those of others that were taken in before and gave way to them.
     ///
     /// # Errors
-    /// Where there is no room for all of them; those ahead of the returned rest have been taken in.
-    fn take_in(&self, agent: &Agent, batch: Vec<(AgentOp, Origin)>) -> Result<(), NotTaken>;
+    /// Where nothing new is taken in.
+    fn take_in(&self, agent: &Agent, batch: Vec<Asked<Origin>>) -> Result<Vec<Turned<Origin>>, Drained>;
 }
 
 /// How many messages did not reach the core, by why.
@@ -141,32 +137,57 @@ impl Sessions {
         let mut batch = Vec::with_capacity(messages.len());
         for message in messages {
             match message.and_then(|message| self.check(&member, message, door)) {
-                Ok(Message { id, request, op, ask, .. }) => {
+                Ok((rank, Message { id, request, op, ask, .. })) => {
                     let label = member.label.clone().unwrap_or_else(|| Arc::from(""));
                     self.take_up(&member.agent, id, from, &label);
-                    batch.push((op, Origin { from: Some(from), label, request, ask }));
+                    batch.push(Asked { rank, op, origin: Origin { from: Some(from), label, request, ask } });
                 }
                 Err(refused) => denied.push(refused),
             }
         }
-        if !batch.is_empty()
-            && let Err(NotTaken { rest, why }) = door.inbox.take_in(&member.agent, batch)
-        {
-            rest.iter().for_each(|_| self.intents.settle(&member.agent));
-            let reason = self.draining.as_deref().unwrap_or("the coordinator shuts down");
-            denied.extend(
-                rest.into_iter().map(|(op, origin)| no_room(&op, origin.request, why, door.now, reason)),
-            );
-        }
         denied.iter().for_each(|Denied { denial, .. }| self.refusals.note(denial.reason));
         let answer = |denied| self.answer_to(&member.agent, denied, door.now);
-        denied.into_iter().map(answer).map(|message| Effect::Send { to: from, message }).collect()
+        let answers = denied.into_iter().map(answer).map(|message| Effect::Send { to: from, message });
+        let mut effects: Vec<Effect> = answers.collect();
+        if !batch.is_empty() {
+            effects.extend(self.take_in(&member.agent, batch, door));
+        }
+        effects
     }
 
-    /// Whether a message may go to the core; it is counted then.
-    fn check(&mut self, member: &Member, message: Message, door: &Door<'_>) -> Result<Message, Denied> {
+    /// Hands on what passed, and answers those who have no place for it, of whatever name.
+    fn take_in(&mut self, agent: &Agent, batch: Vec<Asked<Origin>>, door: &Door<'_>) -> Vec<Effect> {
+        let now = door.now;
+        let turned: Vec<_> = match door.inbox.take_in(agent, batch) {
+            Ok(turned) => {
+                let of =
+                    |it: Turned<Origin>| (it.agent, no_room(&it.op, it.back.since(now)), it.op, it.origin);
+                turned.into_iter().map(of).collect()
+            }
+            Err(Drained(batch)) => {
+                let reason = self.draining.as_deref().unwrap_or("the coordinator shuts down");
+                let of = |it: Asked<Origin>| (agent.clone(), drained(&it.op, reason), it.op, it.origin);
+                batch.into_iter().map(of).collect()
+            }
+        };
+        let answers = turned.into_iter().filter_map(|(agent, denial, op, origin)| {
+            self.intents.settle(&agent);
+            self.refusals.note(denial.reason);
+            let denied = Denied { id: op.id(), request: origin.request, revision: is_revision(&op), denial };
+            Some(Effect::Send { to: origin.from?, message: self.answer_to(&agent, denied, now) })
+        });
+        answers.collect()
+    }
+
+    /// Whether a message may go to the core, and how firmly it holds its place; it is counted then.
+    fn check(
+        &mut self,
+        member: &Member,
+        message: Message,
+        door: &Door<'_>,
+    ) -> Result<(Rank, Message), Denied> {
         match self.admit(member, &message, door) {
-            Ok(()) => Ok(message),
+            Ok(rank) => Ok((rank, message)),
             Err(denial) => {
                 let Message { id, request, revision, .. } = message;
                 Err(Denied { id, request, revision, denial })
@@ -174,7 +195,7 @@ impl Sessions {
         }
     }
 
-    fn admit(&mut self, member: &Member, message: &Message, door: &Door<'_>) -> Result<(), Denial> {
+    fn admit(&mut self, member: &Member, message: &Message, door: &Door<'_>) -> Result<Rank, Denial> {
         let agent = &member.agent;
         if member.label.is_none() {
             return Err(denial(Refusal::Forbidden, "an observer only lists and watches"));
@@ -184,14 +205,20 @@ impl Sessions {
         }
         let adds = matches!(message.op, AgentOp::Declare(_) | AgentOp::Revise(_)).then_some(message.id);
         let (slot, decided_at) = self.open_slot(door.now);
-        self.intents.reserve(agent, slot, adds, &self.terms.bounds).map_err(|over| {
-            let (hint, retry_after) = match over {
-                OverLimit::InputsOfSlot => ("too many messages in one slot", decided_at.since(door.now)),
-                OverLimit::Undecided => ("too many intents are undecided", self.terms.slot_length),
-                OverLimit::Live => ("too many intents are in force", limits::RETRY_WHEN_FULL),
-            };
-            Denial { retry_after: Some(retry_after), ..denial(Refusal::Overloaded, hint) }
-        })
+        let rank = self.rank(agent, &message.op);
+        let over = self.intents.reserve(agent, slot, (adds, rank), &self.terms.bounds).err();
+        let Some(over) = over else { return Ok(rank) };
+        let length = self.terms.slot_length;
+        let (hint, retry_after) = match over {
+            OverLimit::InputsOfSlot(later) => {
+                let slots = Micros::from_us(length.as_us().saturating_mul(later - 1));
+                let until = decided_at.after(slots).since(door.now);
+                ("too many messages in one slot", until.min(limits::ASK_AGAIN_MOST))
+            }
+            OverLimit::Undecided => ("too many intents are undecided", length),
+            OverLimit::Live => ("too many intents are in force", limits::RETRY_WHEN_FULL),
+        };
+        Err(Denial { retry_after: Some(retry_after), ..denial(Refusal::Overloaded, hint) })
     }
 
     /// After a reconnect an intent goes on on the lane on which its session first names it. Another session
@@ -266,19 +293,19 @@ fn denial(reason: Refusal, hint: &str) -> Denial {
     Denial { reason, field: String::new(), hint: hint.to_owned(), retry_after: None }
 }
 
-fn no_room(op: &AgentOp, request: u64, why: Refused, now: Time, draining: &str) -> Denied {
-    let denial = match (op, why) {
-        // What is invalid is so with or without room.
-        (AgentOp::Invalid { why, .. }, _) => {
-            Denial { field: why.field.clone(), ..denial(Refusal::Invalid, why.expected) }
-        }
-        (_, Refused::Full(full)) => Denial {
-            retry_after: Some(full.until.since(now)),
-            ..denial(Refusal::Overloaded, "the slot has no more room")
-        },
-        (_, Refused::Draining) => denial(Refusal::Draining, draining),
-    };
-    Denied { id: op.id(), request, revision: is_revision(op), denial }
+fn no_room(op: &AgentOp, retry_after: Micros) -> Denial {
+    let full = || denial(Refusal::Overloaded, "the slot has no room for its class");
+    invalid(op).unwrap_or_else(|| Denial { retry_after: Some(retry_after), ..full() })
+}
+
+fn drained(op: &AgentOp, why: &str) -> Denial {
+    invalid(op).unwrap_or_else(|| denial(Refusal::Draining, why))
+}
+
+/// What is invalid is so with or without room.
+fn invalid(op: &AgentOp) -> Option<Denial> {
+    let AgentOp::Invalid { why, .. } = op else { return None };
+    Some(Denial { field: why.field.clone(), ..denial(Refusal::Invalid, why.expected) })
 }
 
 fn is_revision(op: &AgentOp) -> bool {

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::resolver::{AgentOp, Resolver, Rules};
-use crate::slot::{Collector, Refused};
+use crate::resolver::{Resolver, Rules};
+use crate::slot::{Asked, Collector, Turned};
 use crate::types::{IntentKey, RawClaim, RawIntent, RawMode, RawTarget, Token};
 use crate::wire::{Declaration, Declare, Extensions, Hello, Release, Renew, Role, Verdict};
 
@@ -85,14 +85,8 @@ fn step() -> impl Strategy<Value = Step> {
 struct Queue(RefCell<Collector<Origin>>, Time);
 
 impl Inbox for Queue {
-    fn take_in(&self, agent: &Agent, batch: Vec<(AgentOp, Origin)>) -> Result<(), NotTaken> {
-        for (op, origin) in batch {
-            let taken = self.0.borrow_mut().agent_input(self.1, agent.clone(), op, origin);
-            if let Err(full) = taken {
-                return Err(NotTaken { rest: Vec::new(), why: Refused::Full(full) });
-            }
-        }
-        Ok(())
+    fn take_in(&self, agent: &Agent, batch: Vec<Asked<Origin>>) -> Result<Vec<Turned<Origin>>, Drained> {
+        Ok(self.0.borrow_mut().agent_inputs(self.1, agent, batch))
     }
 }
 
@@ -117,7 +111,7 @@ struct World {
 }
 
 impl World {
-    fn new() -> Self {
+    fn new(room: crate::slot::Room) -> Self {
         let terms = Terms {
             state: 1,
             slot_length: LENGTH,
@@ -126,7 +120,7 @@ impl World {
             software: String::new(),
             bounds: Bounds::default(),
         };
-        let collector = Collector::new(LENGTH, Slot::new(0), Time::ZERO, crate::slot::Room::default());
+        let collector = Collector::new(LENGTH, Slot::new(0), Time::ZERO, room);
         World {
             sessions: Sessions::new(terms),
             queue: Queue(RefCell::new(collector), Time::ZERO),
@@ -275,9 +269,11 @@ proptest! {
 
     #[test]
     fn every_request_is_answered_and_the_tables_follow_the_core(
-        steps in proptest::collection::vec(step(), 1..120)
+        inputs in prop_oneof![1_usize..5, Just(limits::SLOT_INPUTS)],
+        steps in proptest::collection::vec(step(), 1..120),
     ) {
-        let mut world = World::new();
+        let room = crate::slot::Room { inputs, waiting: inputs * 2, ..crate::slot::Room::default() };
+        let mut world = World::new(room);
         for step in &steps {
             world.step(step);
         }

@@ -2,8 +2,8 @@ use super::*;
 use crate::types::{IntentId, RawClaim, RawIntent, RawMode, RawTarget};
 use crate::wire::{Answer, Bye, ClockPing, Declaration, Declare, Release, Role, Verdict, Watch};
 
-const LENGTH: Micros = Micros::from_ms(10);
-const START: Time = Time::from_us(5_000_000);
+pub(super) const LENGTH: Micros = Micros::from_ms(10);
+pub(super) const START: Time = Time::from_us(5_000_000);
 
 fn hello(name: Option<&str>, incarnation: u128) -> ToCoordinator {
     let name = name.map(str::to_owned);
@@ -35,7 +35,7 @@ fn declare(request: u64, id: u64) -> ToCoordinator {
     Declare { batch: vec![declaration] }.into()
 }
 
-fn first(connection: ConnectionId) -> Place {
+pub(super) fn first(connection: ConnectionId) -> Place {
     Place { connection, lane: LaneId::FIRST }
 }
 
@@ -44,14 +44,14 @@ fn new() -> Coordinator {
 }
 
 /// A connection of an agent that has been welcomed.
-fn enter(coordinator: &mut Coordinator, name: &str, incarnation: u128) -> Place {
+pub(super) fn enter(coordinator: &mut Coordinator, name: &str, incarnation: u128) -> Place {
     let place = first(coordinator.connected(coordinator.now()));
     let effects = coordinator.receive(place, hello(Some(name), incarnation), coordinator.now());
     assert!(matches!(&effects[0], Effect::Send { to, message: ToAgent::Welcome(_) } if *to == place));
     place
 }
 
-fn answers(effects: &[Effect]) -> Vec<(Place, Answer)> {
+pub(super) fn answers(effects: &[Effect]) -> Vec<(Place, Answer)> {
     let answer = |effect: &Effect| match effect {
         Effect::Send { to, message: ToAgent::Answer(answer) } => Some((*to, answer.clone())),
         _ => None,

@@ -263,13 +263,7 @@ fn no_room_says_nothing_of_what_was_asked_before_so_it_is_asked_again() {
     bench.comes_back();
     bench.welcomed();
     assert!(matches!(bench.sent(), ToCoordinator::Declare(_)));
-    let full = Verdict::Rejected {
-        reason: crate::wire::Refusal::Overloaded,
-        field: String::new(),
-        hint: String::new(),
-        retry_after_us: Some(20_000),
-        kept: false,
-    };
+    let full = no_room();
     bench.answer(declared, 1, full.clone());
     assert_eq!(bench.session.poll_event(), None);
     bench.run_to(bench.now.after(Micros::from_ms(19)));
@@ -286,6 +280,32 @@ fn no_room_says_nothing_of_what_was_asked_before_so_it_is_asked_again() {
     bench.answer(release, 3, full);
     bench.run_to(bench.now.after(Micros::from_ms(21)));
     assert!(matches!(bench.sent(), ToCoordinator::Release(of) if of.request == release));
+}
+
+#[test]
+fn what_nobody_waits_for_is_not_asked_again_where_there_is_no_room() {
+    let mut bench = Bench::up();
+    let declared = bench.declare(1, false);
+    bench.comes_back();
+    bench.welcomed();
+    assert!(matches!(bench.sent(), ToCoordinator::Declare(_)));
+    assert!(bench.session.give_up(declared));
+    bench.answer(declared, 1, no_room());
+    assert_eq!(bench.session.unanswered(), 0);
+    bench.run_to(bench.now.after(Micros::from_ms(21)));
+    assert_eq!(bench.sent_at_most(), None);
+    let again = bench.declare(1, false);
+    assert!(again > declared, "it can be declared again");
+}
+
+fn no_room() -> Verdict {
+    Verdict::Rejected {
+        reason: crate::wire::Refusal::Overloaded,
+        field: String::new(),
+        hint: String::new(),
+        retry_after_us: Some(20_000),
+        kept: false,
+    }
 }
 
 #[test]
