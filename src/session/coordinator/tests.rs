@@ -197,7 +197,7 @@ impl World {
             software: String::new(),
             extensions: Extensions::NONE,
         };
-        let Ok(effects) = self.sessions.hello(connection, &hello, self.queue.1) else { return };
+        let Ok(effects) = self.sessions.hello(connection, &hello, None, self.queue.1) else { return };
         self.connections.push(connection);
         self.follow(effects);
     }
