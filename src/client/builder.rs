@@ -227,7 +227,7 @@ impl ClientBuilder {
             Some(given) => Some(given.clone()),
             None => Credentials::from_env()?,
         };
-        QuicConnector::new(addrs, self.server_name.clone(), &ca, self.within())?.showing(credentials)
+        QuicConnector::new(addrs, self.server_name.clone(), &ca, credentials, self.within())
     }
 
     /// As [`ClientBuilder::connect`], and where that fails for a reason that may pass

@@ -52,11 +52,13 @@ pub(crate) struct QuicConnector {
 }
 
 impl QuicConnector {
-    /// Connects to one of `addrs`, as `HOST:PORT`, within `timeout` for all of them together.
+    /// Connects to one of `addrs`, as `HOST:PORT`, within `timeout` for all of them together, and shows
+    /// `credentials` there.
     pub(crate) fn new(
         addrs: Vec<String>,
         server_name: Option<String>,
         ca_pem: &str,
+        credentials: Option<Credentials>,
         timeout: Duration,
     ) -> Result<Self, ConnectError> {
         if addrs.len() > limits::ADDRESSES {
@@ -65,18 +67,10 @@ impl QuicConnector {
         let given = addrs.iter().map(|addr| Given::read(addr)).collect::<Result<_, _>>()?;
         let roots = Arc::new(trust::roots(ca_pem)?);
         let timeout = timeout.min(LONGEST);
-        let attempts = Attempts { server_name, roots, timeout, credentials: None };
-        Ok(QuicConnector { given, attempts: Arc::new(attempts), learnt: Arc::default() })
-    }
-
-    /// It shows these, where there are some.
-    pub(crate) fn showing(mut self, credentials: Option<Credentials>) -> Result<Self, ConnectError> {
         // What cannot be used is told before anybody is asked.
         credentials.as_ref().map(own::load).transpose()?;
-        if let Some(attempts) = Arc::get_mut(&mut self.attempts) {
-            attempts.credentials = credentials;
-        }
-        Ok(self)
+        let attempts = Attempts { server_name, roots, timeout, credentials };
+        Ok(QuicConnector { given, attempts: Arc::new(attempts), learnt: Arc::default() })
     }
 
     async fn connect_to_any(&self) -> Result<Arc<dyn Link>, ConnectError> {

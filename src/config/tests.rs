@@ -51,7 +51,7 @@ fn score(model: &dyn PriorityModel, intent: &Intent) -> f64 {
 
 #[test]
 fn an_empty_file_and_the_template_mean_the_defaults() {
-    let default = format!("{:?}", (Rules::default(), Limits::default(), Auth::Open));
+    let default = format!("{:?}", (Rules::default(), Limits::default(), Auth::default()));
     for text in ["", TEMPLATE] {
         let config = parse(text);
         assert_eq!(format!("{:?}", (&config.rules, &config.limits, &config.auth)), default);

@@ -100,8 +100,8 @@ impl Gate {
         let refusal = match access.certify(&inside.shown, now) {
             Ok(Some(agent)) if agent == inside.agent => return false,
             Ok(_) => HelloRefusal {
-                code: CloseCode::CertificateRefused,
-                reason: "it says another name by now".to_owned(),
+                code: CloseCode::AnothersName,
+                reason: "what it came in by says another name by now".to_owned(),
             },
             Err(refusal) => refusal,
         };
@@ -134,7 +134,7 @@ impl Reloader {
     /// New connections get `identity` and are let in by `access`. Connections of agents that `access` does not let in any
     /// more (expired, revoked, of an authority or with a token that has gone) are ended with
     /// [`CloseCode::CertificateRefused`] or
-    /// [`CloseCode::TokenRefused`]; how many, is returned. Takes a tenth of a millisecond
+    /// [`CloseCode::TokenRefused`], those whose name is another by now with [`CloseCode::AnothersName`]; how many, is returned. Takes a tenth of a millisecond
     /// for each agent that is connected.
     ///
     /// # Errors

@@ -89,6 +89,24 @@ pub struct Issued {
     pub file: Option<PathBuf>,
 }
 
+/// What was revoked by its number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Withdrawn {
+    /// A certificate.
+    Certificate {
+        /// Its whole number.
+        serial: String,
+    },
+    /// A token.
+    Token {
+        /// Whose it was.
+        agent: Agent,
+    },
+}
+
+/// So many digits of a token's SHA-256 tell it from others.
+const TOKEN_DIGITS: usize = 16;
+
 /// The directory. Those who change it take turns, by a lock on a file in it.
 #[derive(Clone, Debug)]
 pub struct Folder {
@@ -205,26 +223,35 @@ impl Folder {
         }
     }
 
-    /// Revokes the one certificate whose number begins with the digits of `serial`. Returns it.
+    /// Revokes the one certificate, or takes the one token out, whose number begins with the digits of `serial`.
     ///
     /// # Errors
     /// Where there is none or more than one, or the disk refuses.
-    pub fn revoke_serial(&self, serial: &str) -> Done<Certificate> {
+    pub fn revoke_serial(&self, serial: &str) -> Done<Withdrawn> {
         let _turn = self.turn()?;
         let serial = serial.to_ascii_lowercase();
-        let all = self.issued()?;
-        let mut found = all.iter().filter(|certificate| certificate.serial.starts_with(&serial));
+        let issued = if self.file("ca.crt").exists() { self.issued()? } else { Vec::new() };
+        let tokens = self.tokens()?;
+        let certificates = issued.iter().map(|one| (one.serial.clone(), None));
+        let all = certificates.chain(tokens.iter().map(|(digest, agent)| (digest.to_hex(), Some(agent))));
+        let mut found = all.filter(|(number, _)| number.starts_with(&serial));
         match (found.next(), found.next()) {
-            (Some(one), None) => {
-                self.revoke(|certificate| certificate.serial == one.serial)?;
-                Ok(one.clone())
+            (Some((number, None)), None) => {
+                self.revoke(|certificate| certificate.serial == number)?;
+                Ok(Withdrawn::Certificate { serial: number })
+            }
+            (Some((number, Some(agent))), None) => {
+                let rest: Vec<_> =
+                    tokens.iter().filter(|(digest, _)| digest.to_hex() != number).cloned().collect();
+                self.put_tokens(&rest)?;
+                Ok(Withdrawn::Token { agent: agent.clone() })
             }
             (None, _) => Err(FolderError::Nobody { who: format!("the number {serial}") }),
             (Some(_), Some(_)) => Err(FolderError::NotSo(format!("several numbers begin with {serial}"))),
         }
     }
 
-    /// All that was issued: the authority first, then by name, the one that ends last first.
+    /// All that was issued: the authority first, then by name, the one in use first.
     ///
     /// # Errors
     /// Where there is no authority, or a file cannot be read.
@@ -242,19 +269,21 @@ impl Folder {
             Kind::Server => 1,
             Kind::Agent => 2,
         };
-        all.sort_by(|a, b| {
-            let key = |issued: &Issued| (rank(issued), issued.name.clone());
-            key(a).cmp(&key(b)).then(b.certificate.until.cmp(&a.certificate.until))
+        all.sort_by_key(|issued| {
+            let ends_last = std::cmp::Reverse(issued.certificate.until);
+            (rank(issued), issued.name.clone(), issued.file.is_none(), ends_last)
         });
         Ok(all)
     }
 
-    /// The agents that have a token, one for each.
+    /// The agents that have a token, and the first digits of its SHA-256: once for each.
     ///
     /// # Errors
     /// Where the file cannot be read.
-    pub fn token_agents(&self) -> Done<Vec<Agent>> {
-        Ok(self.tokens()?.into_iter().map(|(_, agent)| agent).collect())
+    pub fn list_tokens(&self) -> Done<Vec<(String, Agent)>> {
+        let first =
+            |(digest, agent): (TokenDigest, Agent)| (digest.to_hex()[..TOKEN_DIGITS].to_owned(), agent);
+        Ok(self.tokens()?.into_iter().map(first).collect())
     }
 
     /// Makes a token for `agent`, beside those that it has. It is kept nowhere but in what this returns.

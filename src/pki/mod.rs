@@ -11,7 +11,7 @@ mod name_rule;
 mod tokens;
 
 pub use certificate::{Certificate, Kind, Revoked, revoked_in};
-pub use folder::{Folder, FolderError, Issued, Standing};
+pub use folder::{Folder, FolderError, Issued, Standing, Withdrawn};
 pub use name_rule::NameRule;
 pub use tokens::{TokenDigest, Tokens};
 

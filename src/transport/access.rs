@@ -141,3 +141,110 @@ impl Access {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::pki::{Folder, now};
+    use crate::wire::Bearer;
+
+    struct Scratch(Folder);
+
+    impl Scratch {
+        fn fresh(name: &str) -> Self {
+            let dir = std::env::temp_dir().join(format!("preclaim-access-{}-{name}", std::process::id()));
+            let folder = Folder::at(dir);
+            folder.init(30, true).unwrap();
+            Scratch(folder)
+        }
+
+        fn text(&self, name: &str) -> String {
+            std::fs::read_to_string(self.0.file(name)).unwrap()
+        }
+
+        /// A certificate for `name`, good for `days`, as it is shown.
+        fn shown(&self, name: &str, days: u32) -> Shown {
+            let agent = Agent::new(name).unwrap();
+            self.0.agent(&agent, days, true).unwrap();
+            let own = CertificateDer::from_pem_file(self.0.agent_file(&agent)).unwrap();
+            Shown { chain: vec![own], token: None }
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(self.0.file(""));
+        }
+    }
+
+    fn access(authorities: &str, revoked: Option<&str>) -> Access {
+        Access::Certificates(Certificates::new(authorities, revoked, NameRule::default()).unwrap())
+    }
+
+    fn after(days: u64) -> UnixTime {
+        let now = Duration::from_secs(u64::try_from(now()).unwrap());
+        UnixTime::since_unix_epoch(now + Duration::from_secs(days * 86_400))
+    }
+
+    fn name(access: &Access, shown: &Shown, days: u64) -> Result<String, String> {
+        let certified = access.certify(shown, after(days));
+        certified.map(|agent| agent.unwrap().to_string()).map_err(|refusal| refusal.reason)
+    }
+
+    #[test]
+    fn a_certificate_counts_until_its_end_and_until_it_is_revoked() {
+        let home = Scratch::fresh("life");
+        let shown = home.shown("a", 9);
+        let before = access(&home.text("ca.crt"), Some(&home.text("ca.crl")));
+        assert_eq!(name(&before, &shown, 0), Ok("a".into()));
+        assert_eq!(name(&before, &shown, 8), Ok("a".into()));
+        assert_eq!(name(&before, &shown, 10), Err("it has expired".into()));
+        home.0.revoke_agent(&Agent::new("a").unwrap()).unwrap();
+        let revoked = access(&home.text("ca.crt"), Some(&home.text("ca.crl")));
+        assert_eq!(name(&revoked, &shown, 0), Err("it was revoked".into()));
+        assert_eq!(name(&revoked, &home.shown("a", 9), 0), Ok("a".into()), "a new one lets it in");
+        assert_eq!(name(&before, &Shown::default(), 0), Err("none was shown".into()));
+        assert_eq!(Access::Open.certify(&shown, after(0)), Ok(None));
+    }
+
+    #[test]
+    fn two_authorities_stand_side_by_side_each_with_its_list() {
+        let (old, new, other) = (Scratch::fresh("old"), Scratch::fresh("new"), Scratch::fresh("other"));
+        let (of_old, of_new, of_other) = (old.shown("a", 9), new.shown("a", 9), other.shown("a", 9));
+        let both = old.text("ca.crt") + &new.text("ca.crt");
+        let lists = old.text("ca.crl") + &new.text("ca.crl");
+        let access_both = access(&both, Some(&lists));
+        assert_eq!(name(&access_both, &of_old, 0), Ok("a".into()));
+        assert_eq!(name(&access_both, &of_new, 0), Ok("a".into()));
+        assert!(name(&access_both, &of_other, 0).unwrap_err().contains("client_ca"));
+        // Without its list nobody knows whether it was revoked.
+        let half = access(&both, Some(&old.text("ca.crl")));
+        assert!(name(&half, &of_new, 0).unwrap_err().contains("crl"));
+        assert_eq!(
+            name(&access(&both, None), &of_new, 0),
+            Ok("a".into()),
+            "where there are no lists, none is asked"
+        );
+        let gone = access(&new.text("ca.crt"), Some(&new.text("ca.crl")));
+        assert!(name(&gone, &of_old, 0).is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_and_lets_nobody_in() {
+        let home = Scratch::fresh("bad");
+        let made = |ca: &str, crl: Option<&str>| Certificates::new(ca, crl, NameRule::default());
+        let (ca, broken) = (home.text("ca.crt"), "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n");
+        for (ca, crl) in [("", None), ("junk", None), (ca.as_str(), Some("")), (ca.as_str(), Some(broken))] {
+            assert!(matches!(made(ca, crl), Err(IdentityError::Clients(_))), "{crl:?}");
+        }
+        let access = access(&ca, None);
+        for junk in [vec![], vec![0; 10], vec![0x30; 60_000]] {
+            let shown = Shown { chain: vec![CertificateDer::from(junk)], token: None };
+            assert!(name(&access, &shown, 0).is_err());
+        }
+        let key = Shown { chain: vec![], token: Some(TokenDigest::of(&Bearer::new([1; 32]))) };
+        assert!(name(&access, &key, 0).is_err(), "a token is no certificate");
+    }
+}

@@ -105,9 +105,15 @@ fn a_token_is_kept_as_its_digest_and_goes_with_its_agent() {
         !kept.contains(&token.reveal()[9..]) && kept.contains(&TokenDigest::of(&token).to_hex()),
         "{kept}"
     );
-    assert_eq!(folder.token_agents().unwrap(), [agent("a b"), agent("c")]);
+    let whose = || folder.list_tokens().unwrap().into_iter().map(|(_, agent)| agent).collect::<Vec<_>>();
+    assert_eq!(whose(), [agent("a b"), agent("c")]);
     assert_eq!(folder.revoke_agent(&agent("a b")).unwrap(), (0, 1));
-    assert_eq!(folder.token_agents().unwrap(), [agent("c")]);
+    assert_eq!(whose(), [agent("c")]);
+    folder.token(&agent("c")).unwrap();
+    let first = folder.list_tokens().unwrap()[0].0.clone();
+    assert_eq!(folder.revoke_serial(&first).unwrap(), Withdrawn::Token { agent: agent("c") });
+    assert_eq!(whose(), [agent("c")]);
+    assert!(matches!(folder.revoke_serial(&first), Err(FolderError::Nobody { .. })));
     let commented = format!("# mine\n\n{kept}");
     assert_eq!(Folder::parse_tokens(&commented).unwrap().len(), 2);
     for bad in ["x", "00  a", &kept[..64], &format!("{} \u{7}", &kept[..64])] {
