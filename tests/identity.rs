@@ -464,6 +464,8 @@ fn what_was_issued_is_listed_with_its_days_and_never_written_over() {
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |kind: &str| lines.iter().filter(|line| line["kind"] == kind).cloned().collect::<Vec<Value>>();
     assert_eq!((of("ca").len(), of("server").len(), of("agent").len(), of("token").len()), (1, 1, 2, 1));
+    let of_server = of("server")[0]["days_left"].as_i64().unwrap();
+    assert!((364..=365).contains(&of_server), "{of_server}");
     let days: Vec<i64> = of("agent").iter().map(|line| line["days_left"].as_i64().unwrap()).collect();
     assert!(days.iter().all(|days| (8..=9).contains(days)), "{days:?}");
     let mut states: Vec<String> =

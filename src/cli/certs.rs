@@ -42,8 +42,12 @@ enum Command {
     /// Make a certificate authority and an empty revocation list
     #[command(after_help = "Example:\n  $ preclaim certs init")]
     Init {
-        #[command(flatten)]
-        new: New<3650>,
+        /// Days that it is good for
+        #[arg(long, default_value_t = 3650, value_parser = days())]
+        days: u32,
+        /// Write over what is there
+        #[arg(long)]
+        force: bool,
     },
     /// Issue a certificate for a coordinator
     #[command(after_help = "Example:\n  $ preclaim certs server coordinator.local 10.0.0.7")]
@@ -51,8 +55,12 @@ enum Command {
         /// The names and addresses that agents reach it by
         #[arg(value_name = "HOST", default_values = ["localhost", "127.0.0.1", "::1"])]
         hosts: Vec<String>,
-        #[command(flatten)]
-        new: New<365>,
+        /// Days that it is good for, but not beyond its authority's
+        #[arg(long, default_value_t = 365, value_parser = days())]
+        days: u32,
+        /// Write over what is there
+        #[arg(long)]
+        force: bool,
     },
     /// Issue a certificate for an agent; its name stands in it
     #[command(after_help = "Example:\n  $ preclaim certs agent robot-1 --days 30")]
@@ -60,8 +68,12 @@ enum Command {
         /// The agent's name
         #[arg(value_parser = agent)]
         name: Agent,
-        #[command(flatten)]
-        new: New<90>,
+        /// Days that it is good for, but not beyond its authority's
+        #[arg(long, default_value_t = 90, value_parser = days())]
+        days: u32,
+        /// Write over what is there
+        #[arg(long)]
+        force: bool,
     },
     /// Issue a certificate anew, with a new key; the old one stays good to its end
     #[command(after_help = "Example:\n  $ preclaim certs rotate agent robot-1")]
@@ -109,17 +121,6 @@ enum Whose {
     },
 }
 
-/// What is to be made.
-#[derive(Debug, clap::Args)]
-struct New<const DAYS: u32> {
-    /// Days that it is good for, but not beyond its authority's
-    #[arg(long, default_value_t = DAYS, value_parser = days())]
-    days: u32,
-    /// Write over what is there
-    #[arg(long)]
-    force: bool,
-}
-
 /// A hundred years, which is longer than anything should be trusted.
 const MOST_DAYS: i64 = 36_500;
 
@@ -134,12 +135,12 @@ fn agent(text: &str) -> Result<Agent, String> {
 pub(super) fn run(args: &Args) -> ExitCode {
     let folder = Folder::at(&args.dir);
     let done = match &args.command {
-        Command::Init { new } => folder.init(new.days, new.force).map(|made| say_authority(&folder, &made)),
-        Command::Server { hosts, new } => {
-            folder.server(hosts, new.days, new.force).map(|made| say_server(&folder, &made))
+        Command::Init { days, force } => folder.init(*days, *force).map(|made| say_authority(&folder, &made)),
+        Command::Server { hosts, days, force } => {
+            folder.server(hosts, *days, *force).map(|made| say_server(&folder, &made))
         }
-        Command::Agent { name, new } => {
-            folder.agent(name, new.days, new.force).map(|made| say_agent(&folder, name, &made))
+        Command::Agent { name, days, force } => {
+            folder.agent(name, *days, *force).map(|made| say_agent(&folder, name, &made))
         }
         Command::Rotate { whose: Whose::Server, days } => {
             folder.rotate_server(*days).map(|made| say_server(&folder, &made))
