@@ -32,6 +32,8 @@ pub mod fence;
 #[cfg(feature = "daemon")]
 pub mod host;
 pub mod limits;
+#[cfg(feature = "daemon")]
+pub mod pki;
 pub mod priority;
 #[cfg(feature = "daemon")]
 pub mod replay;

@@ -296,6 +296,15 @@ pub const LISTED: usize = 10_000;
 pub const READ_CHUNK: usize = 16 * 1024;
 /// Bytes that are gathered before they are written to a lane at once.
 pub const WRITE_CHUNK: usize = 64 * 1024;
+/// Bytes of a file with certificates, a key, a revocation list or tokens: some thousands of each, and it is held
+/// in memory whole.
+pub const PEM_BYTES: usize = 1 << 20;
+/// Names that are read of one certificate.
+pub const CERTIFICATE_NAMES: usize = 256;
+/// Certificates that one authority's directory lists, and can revoke; each is a file.
+pub const ISSUED: usize = 1 << 16;
+/// Tokens that a coordinator knows.
+pub const TOKENS: usize = 4096;
 /// Bytes of the file with which `preclaim dev` is found: room for a chain of certificates.
 pub const DEV_FILE_BYTES: usize = 64 * 1024;
 

@@ -122,7 +122,7 @@ fn serve_takes_its_certificate_from_files_and_tells_agents_when_it_stops() {
     let state = dir.join("state");
     let text = format!(
         "[listen]\naddr = \"127.0.0.1:0\"\n[tls]\ncert = {cert:?}\nkey = {key:?}\n\
-         [state]\ndir = {state:?}\nsegment_size = \"1MiB\"\n[metrics]\naddr = \"127.0.0.1:0\"\n"
+         [auth]\nmode = \"open\"\n[state]\ndir = {state:?}\nsegment_size = \"1MiB\"\n[metrics]\naddr = \"127.0.0.1:0\"\n"
     );
     std::fs::write(&config, text).unwrap();
     let (status, said) = Daemon::start(&["serve", "--config", config.to_str().unwrap()]).end();

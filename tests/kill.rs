@@ -59,7 +59,7 @@ impl Home {
         // Short segments: some kills come while one is closed, compressed, or stood for by a snapshot.
         let text = format!(
             "[listen]\naddr = \"127.0.0.1:0\"\n[tls]\ncert = {cert:?}\nkey = {key:?}\n\
-             [state]\ndir = {state:?}\nsegment_size = \"16KiB\"\n"
+             [auth]\nmode = \"open\"\n[state]\ndir = {state:?}\nsegment_size = \"16KiB\"\n"
         );
         std::fs::write(dir.join("preclaim.toml"), text).unwrap();
         Home { dir, certificate: made.cert.der().to_vec() }

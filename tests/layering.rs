@@ -27,6 +27,7 @@ const LAYERS: &[&[&str]] = &[
         "replay",
         "fence",
         "host",
+        "pki",
     ],
     // Beside them: it drives the protocol's rooms from a seed, and what recovers a coordinator.
     &["sim"],

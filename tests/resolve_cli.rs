@@ -256,7 +256,7 @@ fn a_configuration_that_is_wrong_is_named_with_file_line_key_value_and_the_neare
         ("[[resource]]\npath = \"a\"\n[[resource]]\npath = \"a\"\n", &["line 4", "`resource[1].path`"]),
         ("[listen]\naddr = \"localhost\"\n", &["line 2", "`listen.addr`", "port"]),
         ("[tls]\ncert = \"c.pem\"\n", &["line 1", "`tls.key` is missing"]),
-        ("[auth]\nmode = \"token\"\n", &["line 2", "found \"token\"", "\"open\""]),
+        ("[auth]\nmode = \"mtls\"\n", &["line 2", "found \"mtls\"", "\"open\""]),
         ("[limits]\nconnections = 0\n", &["line 2", "1 to 1000000"]),
         ("[limits]\nhello_timeout = \"1h\"\n", &["line 2", "100ms to 1m"]),
     ];

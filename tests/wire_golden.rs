@@ -170,6 +170,22 @@ fn to_coordinator() -> Vec<(&'static str, ToCoordinator)> {
             }
             .into(),
         ),
+        (
+            "hello-token",
+            Hello {
+                lowest_version: 1,
+                highest_version: 1,
+                name: None,
+                label: "main".into(),
+                incarnation: 1,
+                role: Role::Agent,
+                refuse_if_live: false,
+                seen: None,
+                software: String::new(),
+                extensions: Extensions::NONE.with(Bearer::new([0xcd; Bearer::BYTES]).extension()),
+            }
+            .into(),
+        ),
         ("clock-ping", ClockPing { seq: 1, client_us: 2 }.into()),
         ("declare", Declare { batch: vec![Declaration::default(), declaration] }.into()),
         ("release", Release { request, id, extensions: extensions.clone() }.into()),

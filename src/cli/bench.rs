@@ -239,10 +239,15 @@ fn failed(error: &BenchError) -> ExitCode {
     };
     output::complain(format_args!("{connect}\n  do      {}", connect.hint()));
     match connect.cause() {
-        ConnectError::BadAddress { .. } | ConnectError::BadCa { .. } => ExitCode::Usage,
-        ConnectError::NotTrusted { .. } | ConnectError::NameRefused { .. } | ConnectError::SessionLive => {
-            ExitCode::Refused
+        ConnectError::BadAddress { .. } | ConnectError::BadCa { .. } | ConnectError::BadIdentity { .. } => {
+            ExitCode::Usage
         }
+        ConnectError::NotTrusted { .. }
+        | ConnectError::NameRefused { .. }
+        | ConnectError::AnothersName { .. }
+        | ConnectError::CertificateRefused { .. }
+        | ConnectError::TokenRefused { .. }
+        | ConnectError::SessionLive => ExitCode::Refused,
         ConnectError::VersionMismatch { .. } => ExitCode::VersionMismatch,
         ConnectError::Busy { .. } => ExitCode::Overloaded,
         _ => ExitCode::Unreachable,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 
 use super::{ExitCode, output};
-use crate::config::{Config, TEMPLATE};
+use crate::config::{Auth, Config, TEMPLATE};
 
 /// Print a configuration to start from, show or check one
 #[derive(Debug, clap::Args)]
@@ -46,7 +46,12 @@ pub(super) fn run(args: Args) -> ExitCode {
         Command::Init => output::print(format_args!("{TEMPLATE}")),
         Command::Show { file } => with(&file, |config| output::print(format_args!("{}", config.to_toml()))),
         Command::Check { file } => with(&file, |config| {
-            let lacks = [(config.tls.is_none(), "[tls]"), (config.state.is_none(), "[state]")];
+            let is_unknown = matches!(config.auth, Auth::Certificate { client_ca: None, .. });
+            let lacks = [
+                (config.tls.is_none(), "[tls]"),
+                (is_unknown, "[auth] client_ca"),
+                (config.state.is_none(), "[state]"),
+            ];
             let lacks: Vec<&str> = lacks.into_iter().filter_map(|(lacks, it)| lacks.then_some(it)).collect();
             if !lacks.is_empty() {
                 output::talk(format_args!(

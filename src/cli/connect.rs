@@ -4,7 +4,7 @@
 //! Each command is a session of its own, with a fresh label, so that commands that run at the same
 //! time under one name do not take over from each other.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::complaint::Complaint;
@@ -35,7 +35,17 @@ pub(super) struct Connect {
     /// The certificates to trust (PEM) [default: that of the same `preclaim dev`]
     #[arg(long, value_name = "FILE", env = "PRECLAIM_CA", hide_env_values = true)]
     ca: Option<PathBuf>,
-    /// The agent's name: who holds, releases and renews [default: USER@HOST]
+    /// The certificate (PEM) that says who asks, for a coordinator that requires one
+    #[arg(long, value_name = "FILE", env = "PRECLAIM_CERT", hide_env_values = true)]
+    cert: Option<PathBuf>,
+    /// The key of that certificate (PEM); none but its owner may read it
+    #[arg(long, value_name = "FILE", env = "PRECLAIM_KEY", hide_env_values = true)]
+    key: Option<PathBuf>,
+    /// A file with the token that says who asks, for a coordinator that takes tokens
+    #[arg(long, value_name = "FILE", env = "PRECLAIM_TOKEN_FILE", hide_env_values = true)]
+    token_file: Option<PathBuf>,
+    /// The agent's name: who holds, releases and renews [default: the certificate's or the token's, else
+    /// USER@HOST]
     #[arg(long, value_name = "NAME", env = "PRECLAIM_NAME", hide_env_values = true)]
     name: Option<String>,
     /// How long connecting may take, and each answer beside the wait that is asked for [default: 5s to
@@ -54,10 +64,22 @@ pub(super) enum Role {
 }
 
 impl Connect {
-    /// The name to ask for.
-    fn name(&self) -> String {
+    /// The name to ask for; none where a certificate or a token says it.
+    fn name(&self) -> Option<String> {
         let name = self.name.clone().filter(|name| !name.is_empty());
-        name.unwrap_or_else(|| default_name(user().as_deref(), host().as_deref()))
+        let is_shown = [&self.cert, &self.token_file].into_iter().any(|file| named(file).is_some());
+        name.or_else(|| (!is_shown).then(|| default_name(user().as_deref(), host().as_deref())))
+    }
+
+    /// The certificate and its key, or neither.
+    fn credentials(&self) -> Result<Option<(&Path, &Path)>, ConnectError> {
+        match (named(&self.cert), named(&self.key)) {
+            (Some(cert), Some(key)) => Ok(Some((cert, key))),
+            (None, None) => Ok(None),
+            _ => Err(ConnectError::BadIdentity {
+                why: "a certificate and its key are given together, and one of them is not".into(),
+            }),
+        }
     }
 
     fn addrs(&self) -> impl Iterator<Item = &String> {
@@ -94,14 +116,22 @@ impl Connect {
 
     async fn connect(&self, command: &str, role: Role) -> Result<Client, ConnectError> {
         let mut settings = Client::builder()
-            .name(self.name())
             .label(format!("{command}-{}-{:016x}", std::process::id(), random() as u64))
             .software(concat!("preclaim ", env!("CARGO_PKG_VERSION")));
         for addr in self.addrs() {
             settings = settings.addr(addr);
         }
-        if let Some(ca) = self.ca.as_ref().filter(|ca| !ca.as_os_str().is_empty()) {
+        if let Some(name) = self.name() {
+            settings = settings.name(name);
+        }
+        if let Some(ca) = named(&self.ca) {
             settings = settings.ca(ca);
+        }
+        if let Some((cert, key)) = self.credentials()? {
+            settings = settings.identity_files(cert, key);
+        }
+        if let Some(token) = named(&self.token_file) {
+            settings = settings.token_file(token);
         }
         if let Some(timeout) = self.timeout {
             settings = settings.timeout(timeout).answer_within(timeout);
@@ -132,11 +162,15 @@ impl Connect {
     pub(super) fn flags(&self, words: &mut Words) {
         let from_env = |name: &str| std::env::var(name).unwrap_or_default();
         let addr = self.addrs().cloned().collect::<Vec<_>>().join(",");
-        let ca = self.ca.as_ref().map(|ca| ca.display().to_string()).unwrap_or_default();
+        let shown =
+            |file: &Option<PathBuf>| file.as_ref().map(|file| file.display().to_string()).unwrap_or_default();
         let name = self.name.clone().unwrap_or_default();
         for (flag, value, variable) in [
             ("--addr", addr, "PRECLAIM_ADDR"),
-            ("--ca", ca, "PRECLAIM_CA"),
+            ("--ca", shown(&self.ca), "PRECLAIM_CA"),
+            ("--cert", shown(&self.cert), "PRECLAIM_CERT"),
+            ("--key", shown(&self.key), "PRECLAIM_KEY"),
+            ("--token-file", shown(&self.token_file), "PRECLAIM_TOKEN_FILE"),
             ("--name", name, "PRECLAIM_NAME"),
         ] {
             if !value.is_empty() && value != from_env(variable) {
@@ -151,6 +185,11 @@ impl Connect {
         self.flags(&mut words);
         words
     }
+}
+
+/// The file that a flag names; an empty name is none.
+fn named(file: &Option<PathBuf>) -> Option<&Path> {
+    file.as_deref().filter(|file| !file.as_os_str().is_empty())
 }
 
 fn code_of(error: &ConnectError) -> ExitCode {
@@ -169,8 +208,12 @@ fn code_of(error: &ConnectError) -> ExitCode {
         | ConnectError::Nonsense { .. }
         | ConnectError::Local { .. } => ExitCode::Unreachable,
         ConnectError::BadCa { .. }
+        | ConnectError::BadIdentity { .. }
         | ConnectError::NotTrusted { .. }
         | ConnectError::NameRefused { .. }
+        | ConnectError::AnothersName { .. }
+        | ConnectError::CertificateRefused { .. }
+        | ConnectError::TokenRefused { .. }
         | ConnectError::Replaced { .. }
         | ConnectError::SessionLive => ExitCode::Refused,
         ConnectError::VersionMismatch { .. } => ExitCode::VersionMismatch,
@@ -287,6 +330,10 @@ mod tests {
             (ConnectError::NobodyListens { addr: ([127, 0, 0, 1], 1).into() }, 20),
             (ConnectError::BadCa { why: why() }, 21),
             (ConnectError::NameRefused { why: why() }, 21),
+            (ConnectError::AnothersName { why: why() }, 21),
+            (ConnectError::CertificateRefused { why: why() }, 21),
+            (ConnectError::TokenRefused { why: why() }, 21),
+            (ConnectError::BadIdentity { why: why() }, 21),
             (ConnectError::VersionMismatch { why: why() }, 22),
             (ConnectError::Busy { why: why() }, 23),
             (ConnectError::SpeaksTcp { addr: ([127, 0, 0, 1], 1).into() }, 20),

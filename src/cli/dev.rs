@@ -18,10 +18,12 @@ Example:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLE)]
 pub(super) struct Args {
-    /// Where to listen; port 0 takes a free one. Beyond 127.0.0.1, whoever reaches it is let in
-    /// [default: the configuration's, 127.0.0.1:7411]
+    /// Where to listen; port 0 takes a free one [default: the configuration's, 127.0.0.1:7411]
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
+    /// Listen beyond this machine too: whoever reaches it is let in, as whoever it says it is
+    #[arg(long)]
+    insecure: bool,
     /// A configuration for everything but certificates
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -42,6 +44,16 @@ pub(super) fn run(args: Args) -> ExitCode {
     if let Some(listen) = args.listen {
         config.listen = listen;
     }
+    if !config.listen.ip().is_loopback() && !args.insecure {
+        output::complain(format_args!(
+            "dev lets everybody in, and {} is reached from other machines\n  \
+             do      preclaim dev                 on 127.0.0.1\n  \
+             or      preclaim serve               which knows agents by their certificates\n  \
+             or      --insecure                   where everybody who reaches it may do everything",
+            config.listen
+        ));
+        return ExitCode::Usage;
+    }
     let own = config.listen.ip().to_string();
     let identity = match Identity::self_made(["localhost".into(), "127.0.0.1".into(), "::1".into(), own]) {
         Ok(identity) => identity,
@@ -53,7 +65,7 @@ pub(super) fn run(args: Args) -> ExitCode {
     let length = show_duration(config.rules.length);
     let metrics = config.metrics;
     let config = coordinator_config(config, identity, args.check_invariants);
-    run_coordinator(config, metrics, |coordinator| announce(coordinator, &length))
+    run_coordinator(config, metrics, None, |coordinator| announce(coordinator, &length))
 }
 
 /// Says where it listens, to people and to the clients of this user on this machine.

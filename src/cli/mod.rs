@@ -7,6 +7,7 @@
 
 mod audit;
 mod bench;
+mod certs;
 mod claims;
 mod complaint;
 mod completion;
@@ -74,6 +75,7 @@ enum Command {
     Bench(bench::Args),
     Doctor(doctor::Args),
     Sim(sim::Args),
+    Certs(certs::Args),
     Config(config::Args),
     Completion(completion::Args),
     ExitCodes(exit::Args),
@@ -101,6 +103,7 @@ pub fn main() -> process::ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Certs(args) => certs::run(&args),
         Command::Config(args) => config::run(args),
         Command::Completion(args) => completion::run(args),
         Command::ExitCodes(args) => exit::run(args),

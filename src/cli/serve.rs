@@ -1,19 +1,21 @@
 //! `preclaim serve`: the coordinator, as its configuration says.
 
-use std::fs;
+mod material;
+
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::signal::Stop;
+use self::material::Material;
+use super::signal::{Hangup, Stop};
 use super::{ExitCode, output, times};
 use crate::audit::NoJournal;
 use crate::clock::Reading;
-use crate::config::{Config, Durability, StateConfig, TlsFiles, show_duration};
+use crate::config::{Config, Durability, StateConfig, show_duration};
 use crate::coordinator::{
-    self, BindError, Coordinator, CoordinatorConfig, CoordinatorError, Feasibility, Identity, Observer,
-    RecoveryError, Report, Restart, StartFrom,
+    self, Access, BindError, Coordinator, CoordinatorConfig, CoordinatorError, Feasibility, Identity,
+    Observer, RecoveryError, Report, Restart, StartFrom,
 };
 use crate::host::Role;
 use crate::store::{self, OpenError, RealDisk};
@@ -25,17 +27,23 @@ const WALL_OFF_US: u64 = 1_000_000;
 
 const EXAMPLE: &str = "\
 Example:
-  $ preclaim config init > preclaim.toml      # then name your certificate in [tls], a directory in [state]
+  $ preclaim certs init && preclaim certs server localhost 127.0.0.1 && preclaim certs agent robot-1
+  $ cat preclaim.toml                         # `preclaim config init` prints all that there is
+  [tls]
+  cert = \"certs/server.crt\"
+  key = \"certs/server.key\"
+  [auth]
+  client_ca = \"certs/ca.crt\"
+  crl = \"certs/ca.crl\"
+  [state]
+  dir = \"state\"
   $ preclaim serve --config preclaim.toml --new     # the first time; from then on without --new
   listening on 127.0.0.1:7411 (QUIC), slots of 10ms
+  $ preclaim ls --addr localhost:7411 --ca certs/ca.crt \\
+      --cert certs/agents/robot-1.crt --key certs/agents/robot-1.key
 
-The certificate is the coordinator's own, not a CA's. One to try it with, which clients trust
-with --ca preclaim.crt:
-  $ openssl req -x509 -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -days 30 \\
-      -subj /CN=localhost -addext subjectAltName=DNS:localhost,IP:127.0.0.1 \\
-      -addext basicConstraints=critical,CA:FALSE -keyout preclaim.key -out preclaim.crt
-
-SIGINT and SIGTERM stop it: the open slot is decided and answered, agents are told.";
+SIGHUP has it read [tls] and [auth] files again: all of them are taken, or none. SIGINT and SIGTERM stop it: the open
+slot is decided and answered, agents are told.";
 
 /// Run the coordinator as a configuration file says
 #[derive(Debug, clap::Args)]
@@ -77,13 +85,19 @@ pub(super) fn run(args: &Args) -> ExitCode {
             return ExitCode::Configuration;
         }
     };
-    let identity = match config.tls.as_ref().map(identity_of) {
-        Some(Ok(identity)) => identity,
-        Some(Err(why)) => return unusable(&args.config, &why),
-        None => return unusable(&args.config, "[tls] with cert and key is needed: it names their files"),
+    let material = match Material::of(&config) {
+        Ok(material) => material,
+        Err(why) => return unusable(&args.config, &why),
+    };
+    let (identity, access) = match material.read() {
+        Ok(both) => both,
+        Err(why) => return unusable(&args.config, &why),
     };
     let Some(state) = config.state.clone() else {
-        return unusable(&args.config, "[state] with dir is needed: there the audit log is kept");
+        return unusable(
+            &args.config,
+            "[state] with dir is needed: there the audit log is kept\n  do      name an empty directory in [state] dir",
+        );
     };
     let now = Reading::take();
     let restart = match restart(&config, &state, args.start_from(), now) {
@@ -97,10 +111,11 @@ pub(super) fn run(args: &Args) -> ExitCode {
     let kept = tell_kept(&state, &restart.report);
     let metrics = config.metrics;
     let mut config = coordinator_config(config, identity, args.check_invariants);
+    config.access = access;
     config.clock = Arc::new(restart.clock(&now));
     config.journal = Box::new(restart.journal);
     config.recovered = Some(restart.recovered);
-    run_coordinator(config, metrics, |coordinator| {
+    run_coordinator(config, metrics, Some(material), |coordinator| {
         let addr = coordinator.local_addr();
         output::talk(format_args!("listening on {addr} (QUIC), slots of {length}\n{kept}"));
     })
@@ -181,17 +196,10 @@ fn code_of(error: &RecoveryError) -> ExitCode {
 
 fn unusable(config: &Path, why: &str) -> ExitCode {
     output::complain(format_args!(
-        "{}: {why}\n  do      preclaim dev needs no certificate, and is for this machine alone",
+        "{}: {why}\n  or      preclaim dev needs no certificate, and is for this machine alone",
         config.display()
     ));
     ExitCode::Configuration
-}
-
-fn identity_of(files: &TlsFiles) -> Result<Identity, String> {
-    let read = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
-    let (chain, key) = (read(&files.cert)?, read(&files.key)?);
-    let names = || format!("{} and {}", files.cert.display(), files.key.display());
-    Identity::from_pem(&chain, &key).map_err(|error| format!("{}: {error}", names()))
 }
 
 /// The coordinator that `config` describes, which keeps nothing yet.
@@ -205,6 +213,7 @@ pub(super) fn coordinator_config(
         rules: config.rules,
         limits: config.limits,
         identity,
+        access: Access::Open,
         clock: Arc::new(crate::clock::SystemClock::start(Time::ZERO)),
         journal: Box::new(NoJournal),
         recovered: None,
@@ -215,10 +224,12 @@ pub(super) fn coordinator_config(
     }
 }
 
-/// Runs a coordinator until it is asked to stop, watched at `metrics`. `ready` is called once it listens.
+/// Runs a coordinator until it is asked to stop, watched at `metrics`, reading `material` again when it is asked to.
+/// `ready` is called once it listens.
 pub(super) fn run_coordinator<T>(
     mut config: CoordinatorConfig,
     metrics: Option<SocketAddr>,
+    material: Option<Material>,
     ready: impl FnOnce(&Coordinator) -> T,
 ) -> ExitCode {
     output::start_log();
@@ -246,9 +257,14 @@ pub(super) fn run_coordinator<T>(
     let ended = runtime.block_on(async {
         // Before anything is said: who reads that it listens may stop it at once.
         let stop = stop_signal().map_err(|error| failed(&CoordinatorError::Start(error)))?;
+        let hangup = material.is_some().then(Hangup::listen).transpose();
+        let hangup = hangup.map_err(|error| failed(&CoordinatorError::Start(error)))?;
         let coordinator = Coordinator::bind(config).map_err(|error| cannot_listen(&error))?;
         if let Some((addr, metrics)) = watched {
             watch(addr, metrics, &coordinator).await?;
+        }
+        if let (Some(material), Some(hangup)) = (material, hangup) {
+            tokio::spawn(material.read_again(hangup, coordinator.reloader()));
         }
         // What it returns lasts as long as the coordinator.
         let _ready = ready(&coordinator);
@@ -310,7 +326,10 @@ fn cannot_listen(error: &BindError) -> ExitCode {
             addr.ip()
         ),
         BindError::Socket { .. } => "give an address of this machine that you may listen on".to_owned(),
-        BindError::Identity(_) => "name a certificate and its key, both as PEM, in [tls]".to_owned(),
+        BindError::Identity(_) => {
+            "name a certificate and its key, both as PEM, in [tls]; `preclaim certs server` makes them"
+                .to_owned()
+        }
     };
     output::complain(format_args!("{error}\n  do      {advice}"));
     match error {

@@ -1,4 +1,4 @@
-//! Being asked to stop, by SIGINT (Ctrl-C) or SIGTERM.
+//! Being asked to stop, by SIGINT (Ctrl-C) or SIGTERM, or to read files again, by SIGHUP.
 
 use std::io;
 
@@ -22,6 +22,25 @@ impl Stop {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// Hears SIGHUP from its making on; it does not end the process any more.
+pub(super) struct Hangup(Signal);
+
+impl Hangup {
+    /// # Errors
+    /// Where the system does not hand the signal over.
+    pub(super) fn listen() -> io::Result<Self> {
+        signal(SignalKind::hangup()).map(Hangup)
+    }
+
+    /// Resolves when it comes, once for those that came meanwhile. Cancel safe.
+    pub(super) async fn asked(&mut self) {
+        if self.0.recv().await.is_none() {
+            // It comes no more.
+            std::future::pending().await
         }
     }
 }

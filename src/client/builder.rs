@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::connector::Connector;
 #[cfg(feature = "daemon")]
 use super::connector::{Lane, Link};
+use super::credentials::{Credentials, Text, Token};
 use super::degrade::{Degrade, Policies};
 use super::discovery::{self, DevFile};
 use super::quic::QuicConnector;
@@ -37,12 +38,16 @@ const LABEL: &str = "main";
 /// of the same user on this machine. The certificate to trust is what [`ClientBuilder::ca`] or
 /// [`ClientBuilder::ca_pem`] says, else the file that `PRECLAIM_CA` names, else that of the same
 /// `preclaim dev`. The name is what [`ClientBuilder::name`] says, else `PRECLAIM_NAME`, else up to
-/// the coordinator.
+/// the coordinator. It shows who it is by what [`ClientBuilder::identity`] or [`ClientBuilder::identity_files`] says,
+/// else by the files that `PRECLAIM_CERT` and `PRECLAIM_KEY` name; where it has no certificate, by what
+/// [`ClientBuilder::token`] or [`ClientBuilder::token_file`] says, else by the file that `PRECLAIM_TOKEN_FILE` names.
 #[derive(Clone, Debug, Default)]
 pub struct ClientBuilder {
     addrs: Vec<String>,
     ca: Option<Ca>,
     server_name: Option<String>,
+    credentials: Option<Credentials>,
+    token: Option<Token>,
     name: Option<String>,
     label: Option<String>,
     refuse_if_live: bool,
@@ -97,7 +102,39 @@ impl ClientBuilder {
         self
     }
 
-    /// The agent's name: 1 to 128 bytes without control characters.
+    /// The certificate that it shows, with those between it and the coordinator's `client_ca` after it, and its
+    /// key; both PEM. The name is what the certificate says: one that is asked for beside it must be the same.
+    #[must_use]
+    pub fn identity(mut self, cert_pem: impl Into<String>, key_pem: impl Into<String>) -> Self {
+        self.credentials = Some(Credentials::Pem { cert: cert_pem.into(), key: key_pem.into() });
+        self
+    }
+
+    /// The same from files, which are read anew for each connection: a renewed certificate is taken without a
+    /// restart. A key that others may read is refused.
+    #[must_use]
+    pub fn identity_files(mut self, cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        self.credentials = Some(Credentials::Files { cert: cert.into(), key: key.into() });
+        self
+    }
+
+    /// The token by which it says who it is, as `preclaim certs token` printed it, for a coordinator that takes
+    /// tokens. The name is the token's.
+    #[must_use]
+    pub fn token(mut self, token: impl Into<String>) -> Self {
+        self.token = Some(Token::Text(Text(token.into())));
+        self
+    }
+
+    /// A file with that token in it. One that others may read is refused.
+    #[must_use]
+    pub fn token_file(mut self, file: impl Into<PathBuf>) -> Self {
+        self.token = Some(Token::File(file.into()));
+        self
+    }
+
+    /// The agent's name: 1 to 128 bytes without control characters. Leave it out where a certificate or a token
+    /// says it.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
@@ -180,10 +217,17 @@ impl ClientBuilder {
     /// # Errors
     /// Why there is no connection; see [`ConnectError::hint`] for what to do.
     pub async fn connect(self) -> Result<Client, ConnectError> {
-        let timeout = self.within();
-        let (addrs, ca) = self.found()?;
-        let connector = QuicConnector::new(addrs, self.server_name.clone(), &ca, timeout)?;
+        let connector = self.connector()?;
         self.connect_by(Arc::new(connector)).await
+    }
+
+    fn connector(&self) -> Result<QuicConnector, ConnectError> {
+        let (addrs, ca) = self.found()?;
+        let credentials = match &self.credentials {
+            Some(given) => Some(given.clone()),
+            None => Credentials::from_env()?,
+        };
+        QuicConnector::new(addrs, self.server_name.clone(), &ca, credentials, self.within())
     }
 
     /// As [`ClientBuilder::connect`], and where that fails for a reason that may pass
@@ -211,9 +255,7 @@ impl ClientBuilder {
     /// Connects and opens the first lane, and says nothing on it: for who speaks the wire itself.
     #[cfg(feature = "daemon")]
     pub(crate) async fn open_lane(&self) -> Result<(Arc<dyn Link>, Lane), ConnectError> {
-        let timeout = self.within();
-        let (addrs, ca) = self.found()?;
-        let link = QuicConnector::new(addrs, self.server_name.clone(), &ca, timeout)?.connect().await?;
+        let link = self.connector()?.connect().await?;
         let lane = link.open_lane().await.map_err(ConnectError::before_welcome)?;
         Ok((link, lane))
     }
@@ -239,7 +281,7 @@ impl ClientBuilder {
     pub(crate) async fn connect_by(self, connector: Arc<dyn Connector>) -> Result<Client, ConnectError> {
         let timeout = self.within();
         let bounds = (self.patience.unwrap_or(PATIENCE), self.clock_bound.unwrap_or(CLOCK_BOUND));
-        let session = AgentSession::new(self.identity(connector.draw()));
+        let session = AgentSession::new(self.own_words(connector.draw())?);
         let first_id = connector.draw() as u64;
         let shared = Arc::new(Shared::new(session, connector.clock(), first_id, bounds));
         let mut phase = shared.phase.subscribe();
@@ -259,10 +301,12 @@ impl ClientBuilder {
         }
     }
 
-    fn identity(&self, incarnation: u128) -> Identity {
+    /// What the hello says.
+    fn own_words(&self, incarnation: u128) -> Result<Identity, ConnectError> {
         let bound = self.clock_bound.unwrap_or(CLOCK_BOUND);
         let own = concat!("preclaim-client ", env!("CARGO_PKG_VERSION"));
-        Identity {
+        let token = self.token.clone().or_else(Token::from_env);
+        Ok(Identity {
             name: self.name.clone().or_else(|| std::env::var("PRECLAIM_NAME").ok()),
             label: self.label.clone().unwrap_or_else(|| LABEL.into()),
             incarnation,
@@ -270,7 +314,8 @@ impl ClientBuilder {
             refuse_if_live: self.refuse_if_live,
             software: self.software.clone().unwrap_or_else(|| own.into()),
             clock_bound: bound.into(),
-        }
+            bearer: token.map(|token| token.read()).transpose()?,
+        })
     }
 
     /// The addresses, and the certificates to trust.

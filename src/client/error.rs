@@ -37,6 +37,12 @@ pub enum ConnectError {
         /// What is wrong.
         why: String,
     },
+    /// The certificate that it was to show, its key or its token cannot be used.
+    #[error("it cannot show who it is: {why}")]
+    BadIdentity {
+        /// What is wrong.
+        why: String,
+    },
     /// The host says that nobody listens at this port.
     #[error("nobody listens at {addr}")]
     NobodyListens {
@@ -89,6 +95,24 @@ pub enum ConnectError {
     #[error("the coordinator refuses the name: {why}")]
     NameRefused {
         /// In its words.
+        why: String,
+    },
+    /// The name that was asked for is another's: the certificate or the token says another one.
+    #[error("the coordinator refuses the name: {why}")]
+    AnothersName {
+        /// In its words: both names.
+        why: String,
+    },
+    /// The coordinator lets nobody in with this certificate, or without one.
+    #[error("the coordinator does not let this agent in: {why}")]
+    CertificateRefused {
+        /// Why, as far as it says.
+        why: String,
+    },
+    /// The coordinator lets nobody in with this token, or without one.
+    #[error("the coordinator does not let this agent in: {why}")]
+    TokenRefused {
+        /// Why, as far as it says.
         why: String,
     },
     /// A session of this name and label is live, and the hello asked not to take over.
@@ -178,9 +202,14 @@ impl ConnectError {
     fn rank(&self) -> u8 {
         match self {
             ConnectError::NoneOf { errors } => errors.first().map_or(u8::MAX, ConnectError::rank),
-            ConnectError::NotTrusted { .. } => 0,
+            ConnectError::NotTrusted { .. }
+            | ConnectError::CertificateRefused { .. }
+            | ConnectError::TokenRefused { .. } => 0,
             ConnectError::VersionMismatch { .. } => 1,
-            ConnectError::NameRefused { .. } | ConnectError::SessionLive | ConnectError::Replaced { .. } => 2,
+            ConnectError::NameRefused { .. }
+            | ConnectError::AnothersName { .. }
+            | ConnectError::SessionLive
+            | ConnectError::Replaced { .. } => 2,
             ConnectError::Nonsense { .. } => 3,
             ConnectError::Busy { .. } => 4,
             ConnectError::Refused { .. } | ConnectError::NoWelcome { .. } | ConnectError::Lost { .. } => 5,
@@ -193,7 +222,8 @@ impl ConnectError {
             ConnectError::NoAddress { .. }
             | ConnectError::TooManyAddresses { .. }
             | ConnectError::BadAddress { .. }
-            | ConnectError::BadCa { .. } => 12,
+            | ConnectError::BadCa { .. }
+            | ConnectError::BadIdentity { .. } => 12,
         }
     }
 
@@ -216,8 +246,12 @@ impl ConnectError {
             | ConnectError::TooManyAddresses { .. }
             | ConnectError::BadAddress { .. }
             | ConnectError::BadCa { .. }
+            | ConnectError::BadIdentity { .. }
             | ConnectError::NotTrusted { .. }
             | ConnectError::NameRefused { .. }
+            | ConnectError::AnothersName { .. }
+            | ConnectError::CertificateRefused { .. }
+            | ConnectError::TokenRefused { .. }
             | ConnectError::Nonsense { .. }
             | ConnectError::Replaced { .. }
             | ConnectError::VersionMismatch { .. } => false,
@@ -261,8 +295,22 @@ impl ConnectError {
             }
             ConnectError::NotTrusted { .. } => "trust its issuer with --ca or PRECLAIM_CA".into(),
             ConnectError::NameRefused { .. } => {
-                "ask for another name, or connect with its certificate".into()
+                "ask for another name".into()
             }
+            ConnectError::BadIdentity { .. } => {
+                "give a certificate and its key (--cert and --key, PRECLAIM_CERT and PRECLAIM_KEY), or a token \
+                 (--token-file, PRECLAIM_TOKEN_FILE)"
+                    .into()
+            }
+            ConnectError::AnothersName { .. } => "leave the name out (--name, PRECLAIM_NAME), or show the \
+                 certificate or the token of the name that is asked for"
+                .into(),
+            ConnectError::CertificateRefused { .. } => "show a certificate that the coordinator's `client_ca` has \
+                 issued, with --cert and --key (PRECLAIM_CERT, PRECLAIM_KEY): `preclaim certs agent NAME` makes one"
+                .into(),
+            ConnectError::TokenRefused { .. } => "give the agent's token with --token-file (PRECLAIM_TOKEN_FILE): \
+                 `preclaim certs token NAME` makes one"
+                .into(),
             ConnectError::SessionLive => "end the other one, use another label, or take over".into(),
             ConnectError::Replaced { .. } => "end one of the two, or give each a label of its own".into(),
             ConnectError::VersionMismatch { .. } => "use the same release on both sides".into(),
@@ -289,6 +337,9 @@ impl ConnectError {
         }
         match closed.code {
             Some(CloseCode::NameRefused) => ConnectError::NameRefused { why },
+            Some(CloseCode::AnothersName) => ConnectError::AnothersName { why },
+            Some(CloseCode::CertificateRefused) => ConnectError::CertificateRefused { why },
+            Some(CloseCode::TokenRefused) => ConnectError::TokenRefused { why },
             Some(CloseCode::SessionLive) => ConnectError::SessionLive,
             Some(CloseCode::Replaced) => ConnectError::Replaced { why },
             Some(CloseCode::UnsupportedVersion) => ConnectError::VersionMismatch { why },

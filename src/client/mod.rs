@@ -53,6 +53,7 @@
 
 mod builder;
 mod connector;
+mod credentials;
 pub mod degrade;
 pub mod discovery;
 mod driver;
@@ -62,6 +63,7 @@ mod grant;
 mod intent;
 mod look;
 mod outcome;
+pub(crate) mod private_file;
 mod quic;
 mod shared;
 mod system_clock;

@@ -1,5 +1,6 @@
 //! The connector that speaks QUIC. The one room of the client that names quinn and rustls.
 
+mod own;
 mod probe;
 mod reach;
 mod trust;
@@ -17,6 +18,7 @@ use tokio::time::Instant;
 
 use super::ConnectError;
 use super::connector::{Boxed, Clock, Closed, Connector, Lane, Link};
+use super::credentials::Credentials;
 use super::system_clock::SystemClock;
 use crate::limits;
 use crate::wire::{ALPN, CloseCode};
@@ -50,11 +52,13 @@ pub(crate) struct QuicConnector {
 }
 
 impl QuicConnector {
-    /// Connects to one of `addrs`, as `HOST:PORT`, within `timeout` for all of them together.
+    /// Connects to one of `addrs`, as `HOST:PORT`, within `timeout` for all of them together, and shows
+    /// `credentials` there.
     pub(crate) fn new(
         addrs: Vec<String>,
         server_name: Option<String>,
         ca_pem: &str,
+        credentials: Option<Credentials>,
         timeout: Duration,
     ) -> Result<Self, ConnectError> {
         if addrs.len() > limits::ADDRESSES {
@@ -63,8 +67,10 @@ impl QuicConnector {
         let given = addrs.iter().map(|addr| Given::read(addr)).collect::<Result<_, _>>()?;
         let roots = Arc::new(trust::roots(ca_pem)?);
         let timeout = timeout.min(LONGEST);
-        let attempts = Arc::new(Attempts { server_name, roots, timeout });
-        Ok(QuicConnector { given, attempts, learnt: Arc::default() })
+        // What cannot be used is told before anybody is asked.
+        credentials.as_ref().map(own::load).transpose()?;
+        let attempts = Attempts { server_name, roots, timeout, credentials };
+        Ok(QuicConnector { given, attempts: Arc::new(attempts), learnt: Arc::default() })
     }
 
     async fn connect_to_any(&self) -> Result<Arc<dyn Link>, ConnectError> {
@@ -109,6 +115,7 @@ struct Attempts {
     roots: Arc<RootCertStore>,
     /// For all of them together.
     timeout: Duration,
+    credentials: Option<Credentials>,
 }
 
 type Won = (Candidate, Connection, Endpoint);
@@ -161,12 +168,12 @@ impl Attempts {
                 .build()
                 .map_err(|error| ConnectError::BadCa { why: error.to_string() })?;
         let verifier = Verifier { inner, complaint: Arc::clone(complaint) };
-        let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+        let tls = rustls::ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|error| local(&error))?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier))
-            .with_no_client_auth();
+            .with_custom_certificate_verifier(Arc::new(verifier));
+        let mut tls = own::show(tls, self.credentials.as_ref())?;
         tls.alpn_protocols = vec![ALPN.to_vec()];
         let tls = QuicClientConfig::try_from(tls).map_err(|error| local(&error))?;
         let mut transport = TransportConfig::default();
@@ -317,6 +324,10 @@ fn closed(error: ConnectionError) -> Closed {
             };
             Closed { code, ..Closed::because(why) }
         }
+        ConnectionError::ConnectionClosed(close) => match own::refused(close.error_code.into()) {
+            Some(why) => Closed { code: Some(CloseCode::CertificateRefused), ..Closed::because(why) },
+            None => Closed::because(ConnectionError::ConnectionClosed(close).to_string()),
+        },
         other => Closed::because(other.to_string()),
     }
 }

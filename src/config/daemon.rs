@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use super::rules::duration_within;
 use super::tree::{Fault, Field};
 use crate::limits;
+use crate::pki::NameRule;
 use crate::types::Micros;
 
 /// Where the daemon listens unless it is told otherwise: this machine alone.
@@ -22,12 +23,31 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// How the daemon knows who connects.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How `serve` knows who connects. Files are relative to the directory it is started in.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Auth {
     /// Whoever connects is who it says it is.
-    #[default]
     Open,
+    /// Whoever has a token is that token's agent.
+    Token {
+        /// The file with the tokens' SHA-256 and names.
+        tokens: PathBuf,
+    },
+    /// Whoever has a certificate is who that says it is.
+    Certificate {
+        /// The certificates of those who issue agents' certificates, PEM. `serve` does not start without.
+        client_ca: Option<PathBuf>,
+        /// The lists of those that were revoked, PEM.
+        crl: Option<PathBuf>,
+        /// What of a certificate is the name.
+        name: NameRule,
+    },
+}
+
+impl Default for Auth {
+    fn default() -> Self {
+        Auth::Certificate { client_ca: None, crl: None, name: NameRule::default() }
+    }
 }
 
 /// The daemon's bounds: how much any client, and all of them together, may ask it to hold. Each has
@@ -87,9 +107,36 @@ pub(super) fn tls(field: Field<'_>) -> Result<TlsFiles, Fault> {
     Ok(TlsFiles { cert: tls.required("cert", FILE, file)?, key: tls.required("key", FILE, file)? })
 }
 
+const AUTH: &[&str] = &["mode", "client_ca", "crl", "name", "tokens"];
+
 pub(super) fn auth(field: Field<'_>) -> Result<Auth, Fault> {
-    let mode = field.table(&["mode"])?.optional("mode", |field| field.word(&["open"]))?;
-    Ok(mode.map_or(Auth::default(), |_| Auth::Open))
+    let auth = field.table(AUTH)?;
+    let mode = auth.optional("mode", |field| field.word(&["certificate", "token", "open"]))?.unwrap_or(0);
+    // What is of another mode is in force nowhere, and must not look as if it were.
+    let none_of = |keys: &[&'static str], mode: &str| {
+        let misplaced = |field: Field<'_>| Err(field.wrong(format!("left out: `mode` is not \"{mode}\"")));
+        keys.iter()
+            .try_for_each(|key| auth.optional(key, misplaced).map(|found: Option<()>| found.unwrap_or(())))
+    };
+    if mode != 0 {
+        none_of(&["client_ca", "crl", "name"], "certificate")?;
+    }
+    if mode != 1 {
+        none_of(&["tokens"], "token")?;
+    }
+    Ok(match mode {
+        0 => Auth::Certificate {
+            client_ca: auth.optional("client_ca", file)?,
+            crl: auth.optional("crl", file)?,
+            name: auth.optional("name", name_rule)?.unwrap_or_default(),
+        },
+        1 => Auth::Token { tokens: auth.required("tokens", FILE, file)? },
+        _ => Auth::Open,
+    })
+}
+
+fn name_rule(field: Field<'_>) -> Result<NameRule, Fault> {
+    NameRule::parse(field.text(NameRule::RULE)?).ok_or_else(|| field.wrong(NameRule::RULE))
 }
 
 const FILE: &str = "the path of a file";

@@ -93,7 +93,7 @@ impl Default for Config {
             listen: daemon::LISTEN,
             metrics: None,
             tls: None,
-            auth: Auth::Open,
+            auth: Auth::default(),
             state: None,
             limits: Limits::default(),
             host: HostConfig::default(),

@@ -51,10 +51,10 @@ fn score(model: &dyn PriorityModel, intent: &Intent) -> f64 {
 
 #[test]
 fn an_empty_file_and_the_template_mean_the_defaults() {
-    let default = format!("{:?}", (Rules::default(), Limits::default(), Auth::Open));
+    let default = format!("{:?}", (Rules::default(), Limits::default(), Auth::default()));
     for text in ["", TEMPLATE] {
         let config = parse(text);
-        assert_eq!(format!("{:?}", (&config.rules, &config.limits, config.auth)), default);
+        assert_eq!(format!("{:?}", (&config.rules, &config.limits, &config.auth)), default);
         assert_eq!((config.listen, config.tls, config.state), (daemon::LISTEN, None, None));
     }
 }
@@ -296,6 +296,32 @@ fn frames_have_limits_of_motion_and_are_shown_again() {
     assert_eq!(parse(&shown).frames, frames, "{shown}");
     assert!(!parse(text).rules_document().contains("frame"), "the decision core is not told");
     assert!(parse("").frames.is_empty());
+}
+
+#[test]
+fn who_is_let_in_is_by_certificate_unless_it_says_otherwise() {
+    use crate::pki::NameRule;
+    let none = Auth::Certificate { client_ca: None, crl: None, name: NameRule::default() };
+    assert_eq!((parse("").auth, parse(TEMPLATE).auth), (none.clone(), none));
+    let text = "[auth]\nclient_ca = \"ca.crt\"\ncrl = \"ca.crl\"\nname = \"dns\"\n";
+    let (client_ca, crl) = (Some("ca.crt".into()), Some("ca.crl".into()));
+    assert_eq!(parse(text).auth, Auth::Certificate { client_ca, crl, name: NameRule::Dns });
+    assert_eq!(parse(&parse(text).to_toml()).auth, parse(text).auth);
+    let token = "[auth]\nmode = \"token\"\ntokens = \"t\"\n";
+    assert_eq!(parse(token).auth, Auth::Token { tokens: "t".into() });
+    assert_eq!(parse(&parse(token).to_toml()).auth, parse(token).auth);
+    assert_eq!(parse("[auth]\nmode = \"open\"\n").auth, Auth::Open);
+    for (text, says) in [
+        ("mode = \"token\"", "`auth.tokens` is missing"),
+        ("mode = \"open\"\nclient_ca = \"c\"", "left out: `mode` is not \"certificate\""),
+        ("tokens = \"t\"", "left out: `mode` is not \"token\""),
+        ("name = \"cn\"", "\"dns\", or \"uri:\""),
+        ("mode = \"mtls\"", "\"certificate\", \"token\" or \"open\""),
+        ("client_cas = \"c\"", "nearest client_ca"),
+    ] {
+        let error = wrong(&format!("[auth]\n{text}\n"));
+        assert!(error.contains(says), "{error}");
+    }
 }
 
 #[test]

@@ -9,18 +9,21 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::gate::Gate;
 use super::hub::Hub;
 use super::listing;
 use crate::config::Limits;
 use crate::limits;
 use crate::session::coordinator::{ConnectionId, LaneId, Place};
-use crate::transport::{Departures, LaneError, LaneReader, Outbox, write_out};
+use crate::transport::{Departures, LaneError, LaneReader, Outbox, Shown, write_out};
+use crate::types::Agent;
 use crate::wire::{ClockPong, CloseCode, Degradations, Hello, ToAgent, ToCoordinator};
 
 /// What all connections share.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) hub: Arc<Hub>,
+    pub(super) gate: Arc<Gate>,
     pub(super) limits: Limits,
     pub(super) departures: Option<Arc<Departures>>,
     /// Looks that may wait for the slot loop at a time; others wait in line for it.
@@ -29,9 +32,14 @@ pub(super) struct Server {
 
 /// Serves one connection to its end.
 pub(super) async fn serve(server: Arc<Server>, incoming: Incoming) {
+    let peer = incoming.remote_address();
     let Ok(connecting) = incoming.accept() else { return };
     // The idle timeout ends a handshake that goes nowhere; this one is the shorter.
-    let Ok(Ok(connection)) = timeout(server.limits.hello_timeout.to_std(), connecting).await else { return };
+    let connection = match timeout(server.limits.hello_timeout.to_std(), connecting).await {
+        Ok(Ok(connection)) => connection,
+        Ok(Err(error)) => return tracing::info!(%peer, %error, "a handshake failed"),
+        Err(_) => return,
+    };
     if server.hub.connections() >= server.limits.connections {
         let code = CloseCode::TooManyConnections;
         return connection.close(VarInt::from_u32(code.number()), code.as_str().as_bytes());
@@ -48,7 +56,7 @@ pub(super) async fn serve(server: Arc<Server>, incoming: Incoming) {
         tracing::debug!(peer = %peer.connection.remote_address(), code = code.as_str(), reason, "connection closed");
         peer.outbox.close(code, &reason);
     }
-    peer.server.hub.disconnected(id);
+    peer.leave();
     // It closes the connection, or has seen it end.
     writer.join_next().await;
 }
@@ -65,11 +73,16 @@ struct Peer {
 impl Drop for Peer {
     /// Also where a connection's task panics or is aborted.
     fn drop(&mut self) {
-        self.server.hub.disconnected(self.id);
+        self.leave();
     }
 }
 
 impl Peer {
+    fn leave(&self) {
+        self.server.gate.left(self.id);
+        self.server.hub.disconnected(self.id);
+    }
+
     /// Hello, then lanes, until the connection ends or the peer breaks the protocol.
     async fn converse(&self) -> Result<(), LaneError> {
         let hello = timeout(self.server.limits.hello_timeout.to_std(), self.greet());
@@ -119,12 +132,14 @@ impl Peer {
     }
 
     fn enter(&self, hello: &Hello) -> Result<(), LaneError> {
-        let entered = self.server.hub.hello(self.id, hello);
-        entered.map_err(|refusal| LaneError::broken(refusal.code, refusal.reason))?;
+        let entered =
+            self.server.gate.enter(self.id, Shown::by(&self.connection, hello), hello, &self.outbox);
+        let certified = entered.map_err(|refusal| LaneError::broken(refusal.code, refusal.reason))?;
         // Once a connection, as there is one hello.
         if let Some(told) = hello.degradations() {
             let Degradations { stopped, kept_last_plan, fell_back } = told;
-            let agent = hello.name.as_deref().unwrap_or("an agent without a name");
+            let certified = certified.as_ref().map(Agent::as_str);
+            let agent = certified.or(hello.name.as_deref()).unwrap_or("an agent without a name");
             tracing::warn!(
                 agent,
                 label = hello.label,

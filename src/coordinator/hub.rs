@@ -77,10 +77,15 @@ impl Hub {
         state.sessions.connection_gone(connection, now);
     }
 
-    /// Takes a connection into its session.
-    pub(crate) fn hello(&self, connection: ConnectionId, hello: &Hello) -> Result<(), HelloRefusal> {
+    /// Takes a connection into its session, under the name that is certified, where one is.
+    pub(crate) fn hello(
+        &self,
+        connection: ConnectionId,
+        hello: &Hello,
+        certified: Option<&Agent>,
+    ) -> Result<(), HelloRefusal> {
         let mut state = self.lock();
-        let effects = state.sessions.hello(connection, hello, self.clock.now())?;
+        let effects = state.sessions.hello(connection, hello, certified, self.clock.now())?;
         // Under the lock: nothing that a slot decides from here on may overtake the welcome.
         state.carry_out(effects);
         Ok(())

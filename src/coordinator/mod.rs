@@ -19,6 +19,7 @@
 //! ```
 
 mod connection;
+mod gate;
 mod health;
 mod hub;
 mod intake;
@@ -35,6 +36,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+pub use gate::Reloader;
 pub use health::Health;
 pub use observer::{Decided, Departure, Observer, Punctuality, SlotReport};
 use quinn::{Endpoint, Incoming};
@@ -49,6 +51,7 @@ pub(crate) use view::Present;
 pub use view::View;
 
 use self::connection::Server;
+use self::gate::Gate;
 use self::hub::Hub;
 use self::intake::Intake;
 use self::slot_loop::{Boot, LoopDeath, LoopEnd, SlotLoop};
@@ -64,8 +67,8 @@ use crate::session::coordinator::{Bounds, Origin, Sessions, Terms};
 use crate::slot::Room;
 pub use crate::slot::{Full, Refused};
 pub use crate::space::motion::MotionLimits;
-pub use crate::transport::{BindError, Identity, IdentityError, SocketBuffers};
-use crate::transport::{Departures, Sending};
+pub use crate::transport::{Access, BindError, Certificates, Identity, IdentityError, SocketBuffers};
+use crate::transport::{Bound, Departures, Sending};
 use crate::types::Time;
 use crate::wire::CloseCode;
 
@@ -80,6 +83,8 @@ pub struct CoordinatorConfig {
     pub limits: Limits,
     /// Its certificate and key.
     pub identity: Identity,
+    /// Who is let in, and under which name.
+    pub access: Access,
     /// Its clock.
     pub clock: Arc<dyn Clock>,
     /// Where each slot's record goes before anything of it is sent.
@@ -112,6 +117,7 @@ impl CoordinatorConfig {
             rules,
             limits: Limits::default(),
             identity: Identity::self_made(names)?,
+            access: Access::Open,
             clock: Arc::new(SystemClock::start(Time::ZERO)),
             journal: Box::new(NoJournal),
             recovered: None,
@@ -187,6 +193,7 @@ impl Coordinator {
             rules,
             limits,
             identity,
+            access,
             clock,
             journal,
             recovered,
@@ -202,8 +209,9 @@ impl Coordinator {
                 Sending::Full => observer.socket_full(),
             }))
         });
-        let (endpoint, buffers) =
-            crate::transport::bind(listen, identity, limits.lanes, limits.idle_timeout, departures.clone())?;
+        let (lanes, idle) = (limits.lanes, limits.idle_timeout);
+        let Bound { endpoint, settings, buffers } =
+            crate::transport::bind(listen, identity, &access, lanes, idle, departures.clone())?;
         buffers.too_small().iter().for_each(|small| tracing::warn!("{small}"));
         let local_addr = endpoint.local_addr().map_err(|error| BindError::Socket { addr: listen, error })?;
         let room = Room {
@@ -226,8 +234,10 @@ impl Coordinator {
         let first = boot.as_ref().map(|boot| boot.slot.next());
         let intake = Arc::new(Intake::new(Arc::clone(&clock), rules.length, room, first));
         let hub = Arc::new(Hub::new(sessions, Arc::clone(&intake), Arc::clone(&clock), admission));
+        let gate = Gate::new(endpoint.clone(), settings, access, Arc::clone(&hub));
         let server = Arc::new(Server {
             hub: Arc::clone(&hub),
+            gate: Arc::new(gate),
             limits,
             departures,
             looks: Arc::new(Semaphore::new(limits::WAITING_LOOKS)),
@@ -271,6 +281,11 @@ impl Coordinator {
         Operator(Arc::clone(&self.server.hub))
     }
 
+    /// What puts other certificates in the place of its own, for as long as it runs.
+    pub fn reloader(&self) -> Reloader {
+        Reloader(Arc::clone(&self.server.gate))
+    }
+
     /// Serves until `shutdown` resolves; then takes nothing new, decides the open slot, tells all
     /// agents, and returns within a slot and a second.
     ///
@@ -301,7 +316,7 @@ impl Coordinator {
             }
             None => {
                 health.report(Health::Draining);
-                drain(&endpoint, &server, &mut loop_end).await
+                drain(&server, &mut loop_end).await
             }
         };
         let code = if ended.is_ok() { CloseCode::ShuttingDown } else { CloseCode::Internal };
@@ -382,8 +397,8 @@ fn admit(endpoint: &Endpoint, server: &Arc<Server>, incoming: Incoming, connecti
 }
 
 /// Takes in nothing new and waits until the open slot has been decided and answered.
-async fn drain(endpoint: &Endpoint, server: &Server, loop_end: &mut LoopEnd) -> Result<(), CoordinatorError> {
-    endpoint.set_server_config(None);
+async fn drain(server: &Server, loop_end: &mut LoopEnd) -> Result<(), CoordinatorError> {
+    server.gate.shut();
     server.hub.intake.drain();
     server.hub.tell_draining("the coordinator shuts down");
     loop_end.wait().await.map_err(CoordinatorError::from)

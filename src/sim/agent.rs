@@ -78,6 +78,7 @@ impl Process {
             refuse_if_live: false,
             software: "sim".to_owned(),
             clock_bound: Micros::from_ms(100),
+            bearer: None,
         };
         // A process counts from an origin of its own; its machine runs up to 99 millionths fast or slow.
         let fast_ppm = i64::try_from(dice.below(199)).unwrap_or(0) - 99;

@@ -410,7 +410,7 @@ impl Coordinator {
     }
 
     fn greet(&mut self, connection: ConnectionId, hello: &Hello, now: Time) -> Vec<Effect> {
-        match self.sessions.hello(connection, hello, now) {
+        match self.sessions.hello(connection, hello, None, now) {
             Ok(effects) => {
                 self.peers.get_mut(&connection).into_iter().for_each(|peer| peer.hello_due = None);
                 self.carry(effects)

@@ -13,7 +13,7 @@ use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::stamped_socket::{Departures, StampedSocket};
-use super::{Identity, IdentityError, SocketBuffers};
+use super::{Access, Identity, IdentityError, SocketBuffers};
 use crate::limits;
 use crate::types::Micros;
 
@@ -40,20 +40,30 @@ pub enum BindError {
     Identity(#[from] IdentityError),
 }
 
-/// Listens on `addr`, for connections of up to `lanes` lanes that may be silent for `idle`; tells what the socket was
-/// given. With `departures`, what leaves is noted there. Needs a tokio runtime around it.
+/// A socket on which connections come in.
+pub(crate) struct Bound {
+    pub(crate) endpoint: Endpoint,
+    /// The settings of its connections: with another identity in them, they are those of later ones.
+    pub(crate) settings: ServerConfig,
+    /// What the socket was given.
+    pub(crate) buffers: SocketBuffers,
+}
+
+/// Listens on `addr`, for those whom `access` lets in: connections of up to `lanes` lanes that may be silent for `idle`.
+/// With `departures`, what leaves is noted there. Needs a tokio runtime around it.
 ///
 /// # Errors
 /// [`BindError`].
 pub(crate) fn bind(
     addr: SocketAddr,
     identity: Identity,
+    access: &Access,
     lanes: usize,
     idle: Micros,
     departures: Option<Arc<Departures>>,
-) -> Result<(Endpoint, SocketBuffers), BindError> {
+) -> Result<Bound, BindError> {
     let endpoint = endpoint(identity.reset_key());
-    let mut config = ServerConfig::with_crypto(identity.into_crypto()?);
+    let mut config = ServerConfig::with_crypto(identity.into_crypto(access)?);
     config.transport_config(Arc::new(transport(lanes, idle)));
     config.max_incoming(limits::HANDSHAKES);
     let refused = |error: io::Error| match error.kind() {
@@ -68,8 +78,8 @@ pub(crate) fn bind(
         Some(departures) => Arc::new(StampedSocket::new(socket, departures)),
         None => socket,
     };
-    let endpoint = Endpoint::new_with_abstract_socket(endpoint, Some(config), socket, runtime);
-    Ok((endpoint.map_err(refused)?, buffers))
+    let listening = Endpoint::new_with_abstract_socket(endpoint, Some(config.clone()), socket, runtime);
+    Ok(Bound { endpoint: listening.map_err(refused)?, settings: config, buffers })
 }
 
 /// So that agents of a coordinator that was killed learn at their first packet to the one that was started

@@ -4,6 +4,7 @@
 //! arrives, it takes bounded memory, and a peer that breaks the protocol loses its own connection
 //! and nobody else's.
 
+mod access;
 mod endpoint;
 mod lane;
 mod outbox;
@@ -11,8 +12,10 @@ mod reading;
 mod stamped_socket;
 mod tls;
 
+pub(crate) use access::Shown;
+pub use access::{Access, Certificates};
 pub use endpoint::BindError;
-pub(crate) use endpoint::bind;
+pub(crate) use endpoint::{Bound, bind};
 pub(crate) use lane::{LaneError, LaneReader};
 pub(crate) use outbox::{Outbox, write_out};
 pub(crate) use reading::raise_limit;

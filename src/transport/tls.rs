@@ -8,6 +8,7 @@ use ring::hmac;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
+use super::Access;
 use crate::wire::ALPN;
 
 /// A certificate chain and its key.
@@ -32,6 +33,9 @@ pub enum IdentityError {
     /// The key file has none in it, or is no PEM.
     #[error("no private key in PEM form: {0}")]
     Key(String),
+    /// What says whose certificates are taken cannot be used.
+    #[error("{0}")]
+    Clients(String),
     /// The two do not fit together, or are of a kind that is not taken.
     #[error("the certificate and its key cannot be used: {0}")]
     Tls(String),
@@ -78,19 +82,21 @@ impl Identity {
         hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&own, b"preclaim stateless reset").as_ref())
     }
 
-    /// TLS 1.3 alone, with this identity and the protocol's name.
-    pub(super) fn into_crypto(self) -> Result<Arc<QuicServerConfig>, IdentityError> {
+    /// TLS 1.3 alone, with this identity and the protocol's name, for those whom `access` lets in.
+    pub(crate) fn into_crypto(self, access: &Access) -> Result<Arc<QuicServerConfig>, IdentityError> {
         let tls = |error: rustls::Error| IdentityError::Tls(error.to_string());
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = rustls::ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(tls)?
-            .with_no_client_auth()
+            .with_client_cert_verifier(access.verifier())
             .with_single_cert(self.chain, self.key)
             .map_err(tls)?;
         config.alpn_protocols = vec![ALPN.to_vec()];
         // No 0-RTT: what is sent in it could be replayed by somebody else.
         config.max_early_data_size = 0;
+        // Nothing is resumed: a certificate that was revoked, or has expired, comes in by no ticket.
+        config.send_tls13_tickets = 0;
         let quic =
             QuicServerConfig::try_from(config).map_err(|error| IdentityError::Tls(error.to_string()))?;
         Ok(Arc::new(quic))
@@ -115,6 +121,6 @@ mod tests {
         let made = || rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         let (chain, key) = (made().cert.pem(), made().signing_key.serialize_pem());
         let mixed = Identity::from_pem(chain.as_bytes(), key.as_bytes()).unwrap();
-        assert!(matches!(mixed.into_crypto(), Err(IdentityError::Tls(_))));
+        assert!(matches!(mixed.into_crypto(&Access::Open), Err(IdentityError::Tls(_))));
     }
 }

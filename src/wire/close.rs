@@ -73,4 +73,11 @@ close_codes! {
     UnsupportedExtension = 16, "unsupported extension";
     /// More lanes than the welcome allows.
     TooManyLanes = 17, "too many lanes";
+    /// The peer has no certificate that lets it in: none, one of another issuer's, or one that has expired or was
+    /// revoked, perhaps while it was connected.
+    CertificateRefused = 18, "certificate refused";
+    /// The hello has no token that lets it in, or the one that it came in with was taken back.
+    TokenRefused = 19, "token refused";
+    /// The hello asks for another name than the certificate or the token says.
+    AnothersName = 20, "another's name";
 }

@@ -1,5 +1,7 @@
 //! Numbered extensions at the end of a message: how it grows without changing its shape.
 
+use std::fmt;
+
 use serde::de::{Deserialize, Deserializer, Error};
 use serde::{Deserialize as DeriveDeserialize, Serialize};
 
@@ -8,13 +10,21 @@ use crate::types::grown::grown_up_to;
 
 /// One extension. A number with its highest bit set must be understood by the reader, who otherwise
 /// refuses the message; any other that is unknown is skipped.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, DeriveDeserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, DeriveDeserialize)]
 pub struct Extension {
     /// Its number, never reused.
     pub number: u16,
     /// Its value; what is in it is the extension's own matter.
     #[serde(deserialize_with = "grown_up_to::<_, _, { limits::EXTENSION_BYTES }>")]
     pub value: Vec<u8>,
+}
+
+impl fmt::Debug for Extension {
+    /// Leaves the value out: it may be a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.value.len();
+        f.debug_struct("Extension").field("number", &self.number).field("bytes", &bytes).finish()
+    }
 }
 
 impl Extension {
@@ -43,6 +53,14 @@ impl Extensions {
         let each = list.iter().all(|extension| extension.value.len() <= limits::EXTENSION_BYTES);
         let fits = list.len() <= limits::EXTENSIONS && bytes <= limits::EXTENSIONS_BYTES;
         (fits && each).then_some(Extensions(list))
+    }
+
+    /// With `extension` after them; as they are where it has no room.
+    #[must_use]
+    pub fn with(self, extension: Extension) -> Self {
+        let mut list = self.0.clone();
+        list.push(extension);
+        Extensions::new(list).unwrap_or(self)
     }
 
     /// The value of extension `number`, where it is there.

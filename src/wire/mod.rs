@@ -8,6 +8,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod answer;
+mod bearer;
 mod close;
 mod codec;
 mod convert;
@@ -18,6 +19,7 @@ mod listing;
 mod message;
 
 pub use answer::{Answer, Blocker, Conflict, ContestedNews, Holding, Refusal, Verdict};
+pub use bearer::Bearer;
 pub use close::CloseCode;
 pub use codec::CodecError;
 pub use convert::{raw_mode, raw_target, refusal_of};

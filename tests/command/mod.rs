@@ -31,7 +31,15 @@ impl Runtime {
             .args(args)
             .args(["--output", "table"].iter().filter(|_| prints && !args.contains(&"--output")));
         command.env("XDG_RUNTIME_DIR", &self.0).env("TZ", "UTC").env("PRECLAIM_NAME", "ada");
-        for name in ["PRECLAIM_ADDR", "PRECLAIM_CA", "PRECLAIM_LOG", "NO_COLOR"] {
+        for name in [
+            "PRECLAIM_ADDR",
+            "PRECLAIM_CA",
+            "PRECLAIM_CERT",
+            "PRECLAIM_KEY",
+            "PRECLAIM_TOKEN_FILE",
+            "PRECLAIM_LOG",
+            "NO_COLOR",
+        ] {
             command.env_remove(name);
         }
         command

@@ -63,7 +63,7 @@ impl House {
         std::fs::write(&cert, made.cert.pem()).unwrap();
         std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
         let text = format!(
-            "[listen]\naddr = \"127.0.0.1:0\"\n[tls]\ncert = {cert:?}\nkey = {key:?}\n[state]\ndir = {state:?}\n"
+            "[listen]\naddr = \"127.0.0.1:0\"\n[tls]\ncert = {cert:?}\nkey = {key:?}\n[auth]\nmode = \"open\"\n[state]\ndir = {state:?}\n"
         );
         std::fs::write(dir.join("preclaim.toml"), text).unwrap();
         std::fs::write(dir.join("clock"), "+0").unwrap();

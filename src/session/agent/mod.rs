@@ -32,8 +32,8 @@ pub use held::{Held, Terms, stop};
 use crate::limits;
 use crate::types::{IntentId, Micros, RawIntent, Slot, Time};
 use crate::wire::{
-    Bye, ClockPing, ClockPong, CloseCode, Degradations, Hello, Role, ToAgent, ToCoordinator, VERSIONS,
-    Welcome,
+    Bearer, Bye, ClockPing, ClockPong, CloseCode, Degradations, Hello, Role, ToAgent, ToCoordinator,
+    VERSIONS, Welcome,
 };
 use held::{Due, Holdings};
 use pending::{Ask, Pending};
@@ -90,6 +90,8 @@ pub struct Identity {
     pub software: String,
     /// Above this the coordinator's time counts as uncertain.
     pub clock_bound: Micros,
+    /// The token by which it says who it is, where it has one.
+    pub bearer: Option<Bearer>,
 }
 
 /// An intent to declare, and what stands beside it.
@@ -238,6 +240,11 @@ impl AgentSession {
         self.pings = Pings::default();
         self.out.clear();
         let identity = self.identity.clone();
+        let told = self.degradations.extensions();
+        let extensions = match &identity.bearer {
+            Some(bearer) => told.with(bearer.extension()),
+            None => told,
+        };
         let hello = Hello {
             lowest_version: VERSIONS.0,
             highest_version: VERSIONS.1,
@@ -248,7 +255,7 @@ impl AgentSession {
             refuse_if_live: identity.refuse_if_live,
             seen: self.seen,
             software: identity.software,
-            extensions: self.degradations.extensions(),
+            extensions,
         };
         self.out.push_back(hello.into());
     }

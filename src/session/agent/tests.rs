@@ -21,6 +21,7 @@ fn identity() -> Identity {
         refuse_if_live: false,
         software: "test".into(),
         clock_bound: Micros::from_ms(100),
+        bearer: None,
     }
 }
 

@@ -30,8 +30,8 @@ fn refuse(code: CloseCode, reason: impl Into<String>) -> HelloRefusal {
 }
 
 impl Sessions {
-    /// Takes a connection in, under the name that the hello asks for, or one that nobody goes by where
-    /// it leaves that to the coordinator.
+    /// Takes a connection in: under the name that is `certified`, where something says who it is, else under the
+    /// one that the hello asks for, or one that nobody goes by where it leaves that to the coordinator.
     ///
     /// The effects start with the welcome; what this session missed follows it. An older incarnation
     /// is told that it was replaced, and closed; from here on nothing that it sends counts.
@@ -42,15 +42,18 @@ impl Sessions {
         &mut self,
         connection: ConnectionId,
         hello: &Hello,
+        certified: Option<&Agent>,
         now: Time,
     ) -> Result<Vec<Effect>, HelloRefusal> {
         let version = agree_on_version(hello)?;
         if let Some(number) = hello.extensions.first_not_understood(&[]) {
             return Err(refuse(CloseCode::UnsupportedExtension, format!("extension {number:#06x}")));
         }
-        let agent = match &hello.name {
-            Some(name) => Agent::new(name).ok_or_else(|| refuse(CloseCode::NameRefused, NAME_RULE))?,
-            None => self.spare_name(hello.incarnation),
+        let agent = match (asked_for(hello)?, certified) {
+            (Some(asked), Some(certified)) if asked != *certified => return Err(anothers(&asked, certified)),
+            (_, Some(certified)) => certified.clone(),
+            (Some(asked), None) => asked,
+            (None, None) => self.spare_name(hello.incarnation),
         };
         self.forget_left(now);
         let mut effects = Vec::new();
@@ -193,6 +196,18 @@ fn agree_on_version(hello: &Hello) -> Result<u16, HelloRefusal> {
         return Err(refuse(CloseCode::UnsupportedVersion, reason));
     }
     Ok(version)
+}
+
+fn asked_for(hello: &Hello) -> Result<Option<Agent>, HelloRefusal> {
+    let name = |name: &String| Agent::new(name).ok_or_else(|| refuse(CloseCode::NameRefused, NAME_RULE));
+    hello.name.as_ref().map(name).transpose()
+}
+
+/// Nobody goes by a name that its certificate or token does not say. Both names are told: who has this
+/// certificate knows them anyway.
+fn anothers(asked: &Agent, certified: &Agent) -> HelloRefusal {
+    let reason = format!("it is \"{certified}\" by its certificate or token, and asks to be \"{asked}\"");
+    refuse(CloseCode::AnothersName, reason)
 }
 
 fn label_of(hello: &Hello) -> Result<Arc<str>, HelloRefusal> {

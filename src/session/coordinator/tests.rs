@@ -191,7 +191,7 @@ impl World {
             software: String::new(),
             extensions: Extensions::NONE,
         };
-        let Ok(effects) = self.sessions.hello(connection, &hello, self.queue.1) else { return };
+        let Ok(effects) = self.sessions.hello(connection, &hello, None, self.queue.1) else { return };
         self.connections.push(connection);
         self.follow(effects);
     }
@@ -281,4 +281,40 @@ proptest! {
         prop_assert!(world.owed.is_empty());
         prop_assert_eq!(world.sessions.intents.tables(), (BTreeMap::new(), BTreeSet::new()));
     }
+}
+
+fn asks_for(name: Option<&str>) -> Hello {
+    Hello {
+        lowest_version: 1,
+        highest_version: 1,
+        name: name.map(str::to_owned),
+        label: "main".into(),
+        incarnation: 7,
+        role: Role::Agent,
+        refuse_if_live: false,
+        seen: None,
+        software: String::new(),
+        extensions: Extensions::NONE,
+    }
+}
+
+#[test]
+fn a_certified_name_is_the_name_and_who_asks_for_another_is_refused_with_both_told() {
+    let mut sessions = World::new().sessions;
+    let certified = Agent::new("robot-1").unwrap();
+    let mut enter = |connection, name, certified: Option<&Agent>| {
+        let effects = sessions.hello(ConnectionId(connection), &asks_for(name), certified, Time::ZERO)?;
+        let Some(Effect::Send { message: ToAgent::Welcome(welcome), .. }) = effects.into_iter().next() else {
+            panic!("a welcome comes first");
+        };
+        Ok::<String, HelloRefusal>(welcome.name)
+    };
+    assert_eq!(enter(1, None, Some(&certified)), Ok("robot-1".into()));
+    assert_eq!(enter(2, Some("robot-1"), Some(&certified)), Ok("robot-1".into()));
+    let refusal = enter(3, Some("robot-2"), Some(&certified)).unwrap_err();
+    assert_eq!(refusal.code, CloseCode::AnothersName);
+    assert!(refusal.reason.contains("robot-1") && refusal.reason.contains("robot-2"), "{refusal}");
+    assert_eq!(enter(4, Some("\n"), Some(&certified)).unwrap_err().code, CloseCode::NameRefused);
+    assert_eq!(enter(5, Some("robot-2"), None), Ok("robot-2".into()));
+    assert!(!sessions.members.contains_key(&ConnectionId(3)));
 }

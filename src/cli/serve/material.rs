@@ -1,0 +1,124 @@
+//! The files by which a coordinator and its agents know each other: read at the start, and again when it is asked to.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::super::output;
+use super::super::signal::Hangup;
+use crate::client::private_file;
+use crate::config::{Auth, Config, TlsFiles};
+use crate::coordinator::{Access, Certificates, Identity, Reloader};
+use crate::pki::{self, Certificate, Folder, NameRule, Tokens};
+
+/// Below this many days it is told that a certificate ends.
+const SOON: i64 = 14;
+
+/// Where they are.
+#[derive(Clone, Debug)]
+pub(in crate::cli) struct Material {
+    tls: TlsFiles,
+    clients: Clients,
+}
+
+#[derive(Clone, Debug)]
+enum Clients {
+    Open,
+    Tokens(PathBuf),
+    Certificates { authorities: PathBuf, revoked: Option<PathBuf>, rule: NameRule },
+}
+
+impl Material {
+    /// Those that `config` names.
+    pub(super) fn of(config: &Config) -> Result<Self, String> {
+        let tls = config.tls.clone().ok_or(
+            "[tls] with cert and key is needed: it names their files\n  \
+             do      preclaim certs init && preclaim certs server localhost",
+        )?;
+        let clients = match &config.auth {
+            Auth::Open => Clients::Open,
+            Auth::Token { tokens } => Clients::Tokens(tokens.clone()),
+            Auth::Certificate { client_ca: Some(authorities), crl, name } => Clients::Certificates {
+                authorities: authorities.clone(),
+                revoked: crl.clone(),
+                rule: name.clone(),
+            },
+            Auth::Certificate { client_ca: None, .. } => {
+                return Err("[auth] client_ca is needed: it names whose certificates let an agent in\n  \
+                     do      preclaim certs init, and then [auth] client_ca = \"certs/ca.crt\"\n  \
+                     or      [auth] mode = \"token\", for agents without certificates\n  \
+                     or      [auth] mode = \"open\": whoever reaches it is let in, as whoever it says it is"
+                    .to_owned());
+            }
+        };
+        Ok(Material { tls, clients })
+    }
+
+    /// What is in them.
+    pub(super) fn read(&self) -> Result<(Identity, Access), String> {
+        let chain = private_file::read_public(&self.tls.cert)?;
+        let key = private_file::read(&self.tls.key)?;
+        let names = || format!("{} and {}", self.tls.cert.display(), self.tls.key.display());
+        let identity = Identity::from_pem(chain.as_bytes(), key.as_bytes())
+            .map_err(|error| format!("{}: {error}", names()))?;
+        warn_of_end(&self.tls.cert, &chain);
+        Ok((identity, self.clients.read()?))
+    }
+
+    /// Reads them again each time that `hangup` says so, and puts what is in them in place; all of it, or nothing.
+    pub(super) async fn read_again(self, mut hangup: Hangup, reloader: Reloader) {
+        let material = Arc::new(self);
+        loop {
+            hangup.asked().await;
+            let (material, reloader) = (Arc::clone(&material), reloader.clone());
+            // It reads files and looks at every connection: not on a thread that connections wait for.
+            let read = tokio::task::spawn_blocking(move || {
+                let (identity, access) = material.read()?;
+                reloader.replace(identity, access).map_err(|error| error.to_string())
+            });
+            match read.await {
+                Ok(Ok(ended)) => output::talk(format_args!(
+                    "read again: certificates and who is let in; {ended} connections were ended"
+                )),
+                Ok(Err(why)) => {
+                    output::complain(format_args!("not read again, what was read before goes on: {why}"));
+                }
+                Err(panic) => output::complain(format_args!("not read again: {panic}")),
+            }
+        }
+    }
+}
+
+impl Clients {
+    fn read(&self) -> Result<Access, String> {
+        match self {
+            Clients::Open => Ok(Access::Open),
+            Clients::Tokens(path) => {
+                let of_file = |why| format!("{}, {why}", path.display());
+                let list = Folder::parse_tokens(&private_file::read_public(path)?).map_err(of_file)?;
+                Ok(Access::Tokens(Tokens::new(list).map_err(of_file)?))
+            }
+            Clients::Certificates { authorities, revoked, rule } => {
+                let ca = private_file::read_public(authorities)?;
+                let crl = revoked.as_deref().map(private_file::read_public).transpose()?;
+                let files = || match revoked {
+                    Some(revoked) => format!("{} and {}", authorities.display(), revoked.display()),
+                    None => authorities.display().to_string(),
+                };
+                let certificates = Certificates::new(&ca, crl.as_deref(), rule.clone());
+                Ok(Access::Certificates(certificates.map_err(|error| format!("{}: {error}", files()))?))
+            }
+        }
+    }
+}
+
+/// A certificate that ends soon is told of while there is time.
+fn warn_of_end(path: &Path, chain: &str) {
+    let left = Certificate::read_pem(chain).map(|certificate| certificate.days_left(pki::now()));
+    match left {
+        Ok(days) if days < 0 => output::talk(format_args!("warning: {} has expired", path.display())),
+        Ok(days) if days < SOON => {
+            output::talk(format_args!("warning: {} expires in {days} days", path.display()))
+        }
+        _ => {}
+    }
+}
