@@ -1,0 +1,277 @@
+//! Who takes part in what, and how each is started and asked.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+
+use futures_util::future::try_join_all;
+use preclaim::millis;
+use tokio::time::sleep;
+
+use crate::Failure;
+use crate::claims::{Claims, Manner, Place};
+use crate::drive::{Agent, Spans, Tally, Watched, book, hold};
+use crate::etcd::{EtcdLock, EtcdTxn};
+use crate::fifo::Fifo;
+use crate::postgres::{self, Advisory, Exclusion};
+use crate::redis::RedisAgent;
+use crate::servers::{self, STARTS_WITHIN, Server};
+use crate::work::{BATCH, Workload};
+
+/// What takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum System {
+    /// Not a service: a fair lock in the agents' process.
+    Ideal,
+    Preclaim {
+        slot: &'static str,
+        durability: &'static str,
+    },
+    Redis {
+        synced: bool,
+    },
+    Redlock,
+    EtcdTxn,
+    EtcdLock,
+    Advisory,
+    Exclusion,
+}
+
+const fn preclaim(slot: &'static str, durability: &'static str) -> System {
+    System::Preclaim { slot, durability }
+}
+
+pub(crate) const ALL: [System; 13] = [
+    System::Ideal,
+    preclaim("250us", "none"),
+    preclaim("1ms", "none"),
+    preclaim("1ms", "slot"),
+    preclaim("10ms", "none"),
+    preclaim("10ms", "slot"),
+    System::Redis { synced: false },
+    System::Redis { synced: true },
+    System::Redlock,
+    System::EtcdTxn,
+    System::EtcdLock,
+    System::Advisory,
+    System::Exclusion,
+];
+
+/// What a window is longer than the work by: as timers ring late by up to a millisecond and a half, and an agent
+/// begins late and ends early by as much as its clock may differ from the coordinator's.
+const MARGIN: Duration = millis(4);
+/// The same where nothing is done but to begin.
+const SHORTEST: Duration = millis(1);
+
+impl System {
+    pub(crate) fn title(self) -> String {
+        match self {
+            System::Ideal => "ideal queue: a fair lock in the agents' process".into(),
+            System::Preclaim { slot, durability } => {
+                format!("preclaim, {}, {durability}", slot.replace("us", " µs").replace("ms", " ms"))
+            }
+            System::Redis { synced: false } => "Redis, nothing kept".into(),
+            System::Redis { synced: true } => "Redis, log synced always".into(),
+            System::Redlock => "Redlock over five".into(),
+            System::EtcdTxn => "etcd, transaction".into(),
+            System::EtcdLock => "etcd, lock service".into(),
+            System::Advisory => "PostgreSQL, advisory locks".into(),
+            System::Exclusion => "PostgreSQL, exclusion constraint".into(),
+        }
+    }
+
+    /// In which manners it takes part in `workload`; only preclaim has more than one.
+    pub(crate) fn manners(self, workload: Workload) -> Vec<Option<Manner>> {
+        let System::Preclaim { slot, .. } = self else {
+            return if self.takes_part(workload) { vec![None] } else { Vec::new() };
+        };
+        let windows = |margin| Manner::NextWindow(margin);
+        let manners = match (workload, slot) {
+            (Workload::Own | Workload::OwnBatch | Workload::Windows, _) => vec![Manner::AtOnce],
+            (Workload::OwnLater, "1ms" | "10ms") => vec![Manner::Ahead(MARGIN)],
+            (Workload::Contended, "10ms") => vec![windows(MARGIN)],
+            (Workload::Contended, "1ms") => vec![windows(MARGIN), Manner::InLine],
+            (Workload::Released, "10ms") => vec![windows(SHORTEST)],
+            (Workload::Released, _) => vec![windows(SHORTEST), Manner::InLine],
+            (Workload::Atomic, "10ms") => vec![windows(MARGIN)],
+            (Workload::Atomic, "1ms") => vec![windows(MARGIN), Manner::InLine],
+            (Workload::Tree, "1ms" | "10ms") => vec![Manner::InLine, Manner::Ahead(MARGIN)],
+            _ => Vec::new(),
+        };
+        manners.into_iter().map(Some).collect()
+    }
+
+    fn takes_part(self, workload: Workload) -> bool {
+        match self {
+            System::Ideal => !matches!(
+                workload,
+                Workload::Windows | Workload::Tree | Workload::OwnLater | Workload::OwnBatch
+            ),
+            System::Exclusion => {
+                matches!(workload, Workload::Windows | Workload::Contended | Workload::Released)
+            }
+            System::Redis { synced: false } => workload != Workload::Windows,
+            _ => !matches!(workload, Workload::Windows | Workload::OwnLater),
+        }
+    }
+
+    pub(crate) async fn start(self, dir: &Path, program: &Path) -> Result<Running, Failure> {
+        match self {
+            System::Ideal => Ok(Running::default()),
+            System::Preclaim { slot, durability } => {
+                let (server, addr, ca) = servers::preclaim(program, dir, slot, durability)?;
+                Ok(Running { servers: vec![server], place: Some(Place { addr, ca }), ..Running::default() })
+            }
+            System::Redis { synced } => Running::of(vec![servers::redis(dir, synced)?]),
+            System::Redlock => {
+                std::fs::create_dir(dir)?;
+                let one = |nth: u8| servers::redis(&dir.join(nth.to_string()), false);
+                Running::of((0..5).map(one).collect::<Result<_, _>>()?)
+            }
+            System::EtcdTxn | System::EtcdLock => Running::of(vec![servers::etcd(dir)?]),
+            System::Advisory | System::Exclusion => Running::of(vec![servers::postgres(dir)?]),
+        }
+    }
+
+    /// Waits until it answers.
+    pub(crate) async fn answers(self, running: &mut Running) -> Result<(), Failure> {
+        let asked = Instant::now();
+        loop {
+            running.servers.iter_mut().try_for_each(Server::still_runs)?;
+            let port = running.ports.first().copied().unwrap_or_default();
+            let answers = match self {
+                System::Ideal | System::Preclaim { .. } => true,
+                System::Redis { .. } | System::Redlock => {
+                    RedisAgent::connect(&running.ports, "".into(), 0, Arc::default()).await.is_ok()
+                }
+                System::EtcdTxn | System::EtcdLock => {
+                    EtcdLock::connect(port, "".into(), Arc::default()).await.is_ok()
+                }
+                System::Advisory | System::Exclusion => postgres::answers(port).await,
+            };
+            if answers {
+                return Ok(());
+            }
+            if asked.elapsed() > STARTS_WITHIN {
+                return Err(format!("{} does not answer", self.title()).into());
+            }
+            sleep(millis(50)).await;
+        }
+    }
+
+    /// Runs one workload.
+    pub(crate) async fn run(
+        self,
+        running: &Running,
+        workload: Workload,
+        manner: Option<Manner>,
+        spans: Spans,
+    ) -> Result<Tally, Failure> {
+        let requests: Arc<AtomicU64> = Arc::default();
+        let servers = running.servers.iter().map(Server::pid).collect();
+        let watched = Watched { servers, requests: Arc::clone(&requests) };
+        let port = running.ports.first().copied().unwrap_or_default();
+        let prefix: Arc<str> = format!("{}-{manner:?}", workload.name()).into();
+        let asked = || Arc::clone(&requests);
+        let prefixed = || Arc::clone(&prefix);
+        match self {
+            System::Ideal => {
+                let fifo = Fifo::default();
+                hold(agents(workload, async |_| Ok(fifo.clone())).await?, workload, spans, &watched).await
+            }
+            System::Preclaim { .. } => preclaims(running, workload, manner, spans, &watched).await,
+            System::Redis { .. } | System::Redlock => {
+                let connect =
+                    async |index| RedisAgent::connect(&running.ports, prefixed(), index, asked()).await;
+                hold(agents(workload, connect).await?, workload, spans, &watched).await
+            }
+            System::EtcdTxn => {
+                let connect = async |index| EtcdTxn::connect(port, prefixed(), index, asked()).await;
+                hold(agents(workload, connect).await?, workload, spans, &watched).await
+            }
+            System::EtcdLock => {
+                let connect = async |_| EtcdLock::connect(port, prefixed(), asked()).await;
+                hold(agents(workload, connect).await?, workload, spans, &watched).await
+            }
+            System::Advisory => {
+                let connect = async |_| Advisory::connect(port, asked()).await;
+                hold(agents(workload, connect).await?, workload, spans, &watched).await
+            }
+            System::Exclusion => exclusions(port, workload, spans, &watched).await,
+        }
+    }
+}
+
+async fn preclaims(
+    running: &Running,
+    workload: Workload,
+    manner: Option<Manner>,
+    spans: Spans,
+    watched: &Watched,
+) -> Result<Tally, Failure> {
+    let place = running.place.as_ref().ok_or("no coordinator")?;
+    let manner = manner.unwrap_or(Manner::AtOnce);
+    let connect = async |index| Claims::connect(place, manner, index, Arc::clone(&watched.requests)).await;
+    let agents: Vec<Claims> = agents(workload, connect).await?;
+    match workload {
+        Workload::Windows => {
+            let now_us = agents.first().map_or(0, Claims::now_us);
+            book(agents, now_us, spans, watched).await
+        }
+        _ => hold(agents, workload, spans, watched).await,
+    }
+}
+
+async fn exclusions(
+    port: u16,
+    workload: Workload,
+    spans: Spans,
+    watched: &Watched,
+) -> Result<Tally, Failure> {
+    postgres::prepare(port).await?;
+    let margin = if workload == Workload::Released { SHORTEST } else { MARGIN };
+    let connect = async |_| Exclusion::connect(port, margin, Arc::clone(&watched.requests)).await;
+    let agents: Vec<Exclusion> = agents(workload, connect).await?;
+    match workload {
+        Workload::Windows => book(agents, postgres::now_us(), spans, watched).await,
+        _ => hold(agents, workload, spans, watched).await,
+    }
+}
+
+/// Connects the agents of a workload; in batches, 64 of them share a connection.
+async fn agents<A: Agent, F: Future<Output = Result<A, Failure>>>(
+    workload: Workload,
+    connect: impl Fn(usize) -> F,
+) -> Result<Vec<A>, Failure> {
+    let connected = try_join_all((0..workload.agents()).map(connect)).await?;
+    if workload != Workload::OwnBatch {
+        return Ok(connected);
+    }
+    let twins = connected
+        .iter()
+        .enumerate()
+        .flat_map(|(nth, agent)| (0..BATCH).map(move |of| agent.twin(nth * BATCH + of)));
+    Ok(twins.collect())
+}
+
+/// What was started for a system; dropped, it is ended.
+#[derive(Debug, Default)]
+pub(crate) struct Running {
+    servers: Vec<Server>,
+    ports: Vec<u16>,
+    place: Option<Place>,
+}
+
+impl Running {
+    fn of(started: Vec<(Server, u16)>) -> Result<Self, Failure> {
+        let (servers, ports) = started.into_iter().unzip();
+        Ok(Running { servers, ports, place: None })
+    }
+}
+
+/// Where a system's directory is.
+pub(crate) fn directory(dir: &Path, nth: usize) -> PathBuf {
+    dir.join(format!("system-{nth}"))
+}
