@@ -11,6 +11,7 @@ use preclaim::{Client, Grant, Intent, Outcome, millis, path, secs};
 
 use crate::Failure;
 use crate::drive::{Agent, Booker};
+use crate::timer::{sleep, sleep_until};
 use crate::work::Wanted;
 
 /// How an agent declares what it wants.
@@ -27,9 +28,11 @@ pub(crate) enum Manner {
     Ahead(Duration),
 }
 
-/// What somebody waits for at the most.
+/// How long somebody waits in line, and how far ahead a window may be, at the most.
 const PATIENCE: Duration = secs(60);
-/// A lease's length: longer than any work here.
+const FAR: Duration = secs(10);
+/// A lease's length: longer than any work here. Two of them one after the other pass the coordinator's horizon, see
+/// [`crate::servers::preclaim`].
 const LEASE: Duration = secs(30);
 /// What is free for whoever has it alone is granted for so long.
 const OWN: Duration = millis(50);
@@ -68,8 +71,8 @@ impl Claims {
         let (intent, length) = match self.manner {
             Manner::AtOnce => (Intent::asap(), OWN),
             Manner::InLine => (Intent::asap().lease().wait(PATIENCE), LEASE),
-            Manner::NextWindow(margin) => (Intent::asap().slack(PATIENCE), wanted.work + margin),
-            Manner::Ahead(margin) => (Intent::at(needed).slack(PATIENCE), wanted.work + margin),
+            Manner::NextWindow(margin) => (Intent::asap().slack(FAR), wanted.work + margin),
+            Manner::Ahead(margin) => (Intent::at(needed).slack(FAR), wanted.work + margin),
         };
         wanted.paths.iter().try_fold(intent, |intent, it| Ok(intent.claim(path(it)?.exclusive(), length)))
     }
@@ -96,7 +99,7 @@ impl Agent for Claims {
 
     async fn take(&mut self, wanted: &Wanted, needed: Instant) -> Result<Self::Held, Failure> {
         let grant = self.declare(self.intent(wanted, needed)?).await?;
-        grant.begun().await;
+        sleep_until(grant.begins()).await;
         Ok(grant)
     }
 
@@ -104,14 +107,16 @@ impl Agent for Claims {
         Some(held.until())
     }
 
-    fn work(&self, held: &Self::Held, work: Duration) -> impl Future<Output = bool> + Send {
+    fn work(&self, held: &Self::Held, work: Duration) -> impl Future<Output = Option<Instant>> + Send {
         async move {
             let work = async {
                 if !work.is_zero() {
-                    tokio::time::sleep(work).await;
+                    sleep(work).await;
                 }
+                Instant::now()
             };
-            held.guarded(work).await.is_ok() && held.check().is_ok()
+            let used = held.guarded(work).await.ok();
+            used.filter(|_| held.check().is_ok())
         }
     }
 

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
-use tokio::time::{sleep, sleep_until, timeout};
+use tokio::time::{sleep_until as roughly, timeout};
 
 use crate::Failure;
 use crate::dice::Dice;
-use crate::ideal::Round;
 use crate::ledger::{Ledger, overlaps};
 use crate::measure::{cpu_seconds, own_cpu_seconds};
+use crate::timer::{sleep, sleep_until};
 use crate::work::{Wanted, Workload};
 
 /// How long agents may take to stop once the time is over.
@@ -49,13 +49,14 @@ pub(crate) trait Agent: Send + Sized + 'static {
         None
     }
 
-    /// Uses it for `work`; false where it was lost before that was done, and nothing was used after.
-    fn work(&self, _held: &Self::Held, work: Duration) -> impl Future<Output = bool> + Send {
+    /// Uses it for `work`, and says when it was last used; `None` where it was lost before that was done, and
+    /// nothing was used after.
+    fn work(&self, _held: &Self::Held, work: Duration) -> impl Future<Output = Option<Instant>> + Send {
         async move {
             if !work.is_zero() {
                 sleep(work).await;
             }
-            true
+            Some(Instant::now())
         }
     }
 
@@ -112,8 +113,6 @@ pub(crate) struct Tally {
     pub(crate) violations: u64,
     /// Seconds of processor time in the measured time: of the servers, and of this process.
     pub(crate) cpu: [f64; 2],
-    /// What each agent did, round by round.
-    pub(crate) rounds: Vec<Vec<Round>>,
 }
 
 /// What one agent did.
@@ -124,7 +123,6 @@ struct Own {
     /// For how long it had waited when the time was over.
     in_vain: Duration,
     cut: u64,
-    rounds: Vec<Round>,
     booked: Vec<(u64, u64, u64)>,
 }
 
@@ -156,28 +154,35 @@ async fn hold_one<A: Agent>(
 ) -> Result<Own, Failure> {
     let mut own = Own::default();
     for round in 0.. {
-        let (wanted, thinks_from) = (workload.wanted(index, round), Instant::now());
-        let mut needed = thinks_from + workload.think();
-        if !agent.asks_ahead() && !workload.think().is_zero() {
-            sleep_until(needed.into()).await;
+        let wanted = workload.wanted(index, round);
+        let mut needed = Instant::now() + wanted.think;
+        if !agent.asks_ahead() && !wanted.think.is_zero() {
+            sleep_until(needed).await;
+        }
+        if !workload.is_known_before() {
             needed = Instant::now();
         }
-        let taken = tokio::select! {
-            biased;
-            taken = agent.take(&wanted, needed) => taken?,
-            () = sleep_until(ends.into()) => {
-                own.in_vain = Instant::now().saturating_duration_since(needed);
-                return Ok(own);
+        // What was cut off is asked for again, and has waited since it was first needed.
+        loop {
+            let taken = tokio::select! {
+                biased;
+                taken = agent.take(&wanted, needed) => taken?,
+                () = roughly(ends.into()) => {
+                    own.in_vain = Instant::now().saturating_duration_since(needed);
+                    return Ok(own);
+                }
+            };
+            let now = Instant::now();
+            ledger.enter(index, &wanted.paths, agent.until(&taken), now);
+            let done = agent.work(&taken, wanted.work).await;
+            ledger.leave(index, done);
+            agent.give(taken).await?;
+            if done.is_some() {
+                own.grants.push((now, now.saturating_duration_since(needed)));
+                break;
             }
-        };
-        let now = Instant::now();
-        ledger.enter(index, &wanted.paths, agent.until(&taken), now);
-        let done = agent.work(&taken, wanted.work).await;
-        ledger.leave(index, done);
-        own.grants.push((now, now.saturating_duration_since(needed)));
-        own.cut += u64::from(!done);
-        own.rounds.push(Round { think: needed - thinks_from, work: now.elapsed() });
-        agent.give(taken).await?;
+            own.cut += 1;
+        }
         if Instant::now() >= ends {
             break;
         }
@@ -239,7 +244,7 @@ async fn book_one<B: Booker>(
         let start = tokio::select! {
             biased;
             start = booker.book(resource, from_us, LENGTH_US) => start?,
-            () = sleep_until((ends + Duration::from_secs(5)).into()) => {
+            () = roughly((ends + Duration::from_secs(5)).into()) => {
                 own.in_vain = asked.elapsed();
                 return Ok(own);
             }
@@ -256,9 +261,9 @@ type Tasks = Vec<tokio::task::JoinHandle<Result<Own, Failure>>>;
 async fn measured(tasks: Tasks, begun: Instant, spans: Spans, watched: &Watched) -> Result<Tally, Failure> {
     let from = begun + spans.warmup;
     let to = from + spans.measured;
-    sleep_until(from.into()).await;
+    sleep_until(from).await;
     let before = watched.cpu();
-    sleep_until(to.into()).await;
+    sleep_until(to).await;
     let after = watched.cpu();
     let stops: Vec<_> = tasks.iter().map(|task| task.abort_handle()).collect();
     let all = timeout(STOPS_WITHIN, try_join_all(tasks)).await;
@@ -281,7 +286,6 @@ fn count(all: Vec<Own>, from: Instant, to: Instant, watched: &Watched) -> Tally 
         tally.shares.push((tally.waits.len() - before) as u64);
         tally.longest = tally.longest.max(own.in_vain);
         tally.cut += own.cut;
-        tally.rounds.push(own.rounds);
         booked.extend(own.booked);
     }
     tally.violations = overlaps(booked);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use tokio::time::sleep;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
@@ -14,6 +13,7 @@ use tonic_prost::ProstCodec;
 use crate::Failure;
 use crate::dice::Dice;
 use crate::drive::Agent;
+use crate::timer::sleep;
 use crate::work::{Wanted, ancestors, covering};
 
 /// How long an agent's keys live should it vanish; no run takes so long that it would have to be renewed.

@@ -1,16 +1,9 @@
-//! The best list schedule of the work that was done: what agents could have got through, had each begun at
-//! the very instant at which nothing was in its way.
+//! The best list schedule of the same work: what agents would get through, did each begin at the very instant
+//! at which nothing is in its way, think and work for exactly as long as it says, and cost no time beside that.
 
 use std::time::Duration;
 
-use crate::work::{Workload, related};
-
-/// What an agent did in one round: the same work is scheduled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Round {
-    pub(crate) think: Duration,
-    pub(crate) work: Duration,
-}
+use crate::work::{Wanted, Workload, related};
 
 /// In which order those that wait are looked at.
 #[derive(Clone, Copy, Debug)]
@@ -33,44 +26,49 @@ enum State {
 #[derive(Clone, Debug)]
 struct One {
     state: State,
-    round: usize,
-    path: String,
+    round: u64,
+    wanted: Wanted,
 }
 
-/// How many rounds all agents together get through within `span`, by the best of a few list schedules of the
-/// rounds in `done`; past what an agent did, its rounds begin again, with the paths that it would have had.
-pub(crate) fn rounds_within(workload: Workload, done: &[Vec<Round>], span: Duration) -> usize {
-    let schedule = |rule| scheduled(workload, done, span, rule);
+impl One {
+    fn begins(workload: Workload, agent: usize, round: u64, now: Duration) -> One {
+        let wanted = workload.wanted(agent, round);
+        One { state: State::Thinks { until: now + wanted.think }, round, wanted }
+    }
+
+    fn is_in_the_way_of(&self, other: &One) -> bool {
+        let meets = |path: &String| other.wanted.paths.iter().any(|theirs| related(path, theirs));
+        matches!(self.state, State::Works { .. }) && self.wanted.paths.iter().any(meets)
+    }
+}
+
+/// How many rounds all agents together get through within `span`, by the best of a few list schedules.
+pub(crate) fn rounds_within(workload: Workload, span: Duration) -> usize {
+    let schedule = |rule| scheduled(workload, workload.agents(), span, rule);
     [Rule::Longest, Rule::Behind, Rule::Deepest].into_iter().map(schedule).max().unwrap_or(0)
 }
 
-fn scheduled(workload: Workload, done: &[Vec<Round>], span: Duration, rule: Rule) -> usize {
-    let round = |agent: usize, nth: usize| done[agent].get(nth % done[agent].len().max(1)).copied();
-    let think = |agent: usize, nth: usize| round(agent, nth).map_or(span, |round| round.think);
-    let begins = |agent: usize, nth: usize, now: Duration| One {
-        state: State::Thinks { until: now + think(agent, nth) },
-        round: nth,
-        path: workload.wanted(agent, nth as u64).paths.swap_remove(0),
-    };
-    let mut all: Vec<One> = (0..done.len()).map(|agent| begins(agent, 0, Duration::ZERO)).collect();
+fn scheduled(workload: Workload, agents: usize, span: Duration, rule: Rule) -> usize {
+    let begins = |agent: usize| One::begins(workload, agent, 0, Duration::ZERO);
+    let mut all: Vec<One> = (0..agents).map(begins).collect();
     let (mut now, mut finished) = (Duration::ZERO, 0);
     while now < span {
         for (agent, one) in all.iter_mut().enumerate() {
-            match one.state {
-                State::Thinks { until } if until <= now => one.state = State::Waits { since: until },
-                State::Works { until } if until <= now => {
-                    finished += 1;
-                    *one = begins(agent, one.round + 1, now);
-                }
-                _ => {}
+            if let State::Works { until } = one.state
+                && until <= now
+            {
+                finished += 1;
+                *one = One::begins(workload, agent, one.round + 1, now);
+            }
+            if let State::Thinks { until } = one.state
+                && until <= now
+            {
+                one.state = State::Waits { since: until };
             }
         }
         for agent in in_order(&all, rule) {
-            let path = &all[agent].path;
-            let works = |one: &One| matches!(one.state, State::Works { .. });
-            if !all.iter().any(|one| works(one) && related(&one.path, path)) {
-                let work = round(agent, all[agent].round).map_or(span, |round| round.work);
-                all[agent].state = State::Works { until: now + work };
+            if !all.iter().any(|one| one.is_in_the_way_of(&all[agent])) {
+                all[agent].state = State::Works { until: now + all[agent].wanted.work };
             }
         }
         let next = all.iter().filter_map(|one| match one.state {
@@ -85,11 +83,11 @@ fn scheduled(workload: Workload, done: &[Vec<Round>], span: Duration, rule: Rule
 fn in_order(all: &[One], rule: Rule) -> Vec<usize> {
     let waits = |(agent, one): (usize, &One)| match one.state {
         State::Waits { since } => {
-            let depth = one.path.matches('/').count();
+            let depth = one.wanted.paths.first().map_or(0, |path| path.matches('/').count()) as u64;
             let key = match rule {
                 Rule::Longest => (0, since),
                 Rule::Behind => (one.round, since),
-                Rule::Deepest => (16_usize.saturating_sub(depth), since),
+                Rule::Deepest => (16_u64.saturating_sub(depth), since),
             };
             Some((key, agent))
         }
@@ -110,16 +108,19 @@ mod tests {
 
     #[test]
     fn one_agent_alone_is_never_in_its_own_way() {
-        let done = vec![vec![Round { think: millis(50), work: millis(5) }; 3]];
-        assert_eq!(rounds_within(Workload::Tree, &done, millis(551)), 10);
+        assert_eq!(scheduled(Workload::Tree, 1, millis(551), Rule::Longest), 10);
     }
 
     #[test]
     fn agents_at_one_resource_come_one_after_the_other() {
-        // Agents 0 and 8 need resource 0, and never think: together they do one round each 20 ms.
-        let done = vec![vec![Round { think: Duration::ZERO, work: millis(20) }]; 9];
-        let alone = rounds_within(Workload::Contended, &done[..1], millis(201));
-        assert_eq!(alone, 10);
-        assert_eq!(rounds_within(Workload::Contended, &done, millis(201)), 8 * 10);
+        // Agents 0 and 8 need resource 0: nine do no more than eight.
+        assert_eq!(scheduled(Workload::Contended, 8, millis(201), Rule::Longest), 8 * 10);
+        assert_eq!(scheduled(Workload::Contended, 9, millis(201), Rule::Behind), 8 * 10);
+    }
+
+    #[test]
+    fn three_of_ten_are_held_by_at_most_three_at_once() {
+        let rounds = rounds_within(Workload::Atomic, millis(501));
+        assert!((200..=300).contains(&rounds), "{rounds}");
     }
 }

@@ -15,6 +15,8 @@ pub(crate) struct Ledger {
 #[derive(Debug, Default)]
 struct Inner {
     holders: Vec<Holder>,
+    /// Whose time was over when another began, and when it was over.
+    passed: Vec<(usize, Instant)>,
     violations: u64,
 }
 
@@ -34,25 +36,30 @@ impl Ledger {
         let meets = |holder: &Holder| {
             holder.paths.iter().any(|theirs| paths.iter().any(|mine| related(mine, theirs)))
         };
-        let Inner { holders, violations } = &mut *inner;
+        let Inner { holders, passed, violations } = &mut *inner;
         holders.retain(|holder| {
             if !meets(holder) {
                 return true;
             }
-            let is_over = holder.until.is_some_and(|until| until <= now);
-            *violations += u64::from(!is_over);
-            !is_over
+            match holder.until.filter(|until| *until <= now) {
+                Some(until) => passed.push((holder.agent, until)),
+                None => *violations += 1,
+            }
+            false
         });
         holders.push(Holder { agent, paths: paths.to_vec(), until });
     }
 
-    /// `agent` has stopped; `used` says whether it went on to the end of its work. One whose place was taken
-    /// by then, as its time was over, must not have.
-    pub(crate) fn leave(&self, agent: usize, used: bool) {
+    /// `agent` has stopped; `used` is the instant of its last use, if it did not stop before its work was done.
+    /// One whose place was taken, as its time was over, must not have used it after that time.
+    pub(crate) fn leave(&self, agent: usize, used: Option<Instant>) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        match inner.holders.iter().position(|holder| holder.agent == agent) {
-            Some(at) => drop(inner.holders.swap_remove(at)),
-            None => inner.violations += u64::from(used),
+        if let Some(at) = inner.holders.iter().position(|holder| holder.agent == agent) {
+            inner.holders.swap_remove(at);
+        }
+        while let Some(at) = inner.passed.iter().position(|(whose, _)| *whose == agent) {
+            let (_, until) = inner.passed.swap_remove(at);
+            inner.violations += u64::from(used.is_some_and(|used| used > until));
         }
     }
 
@@ -80,7 +87,7 @@ mod tests {
     fn two_who_hold_the_same_are_a_violation_and_one_after_the_other_is_none() {
         let (ledger, now) = (Ledger::default(), Instant::now());
         ledger.enter(0, &paths("a"), None, now);
-        ledger.leave(0, true);
+        ledger.leave(0, Some(now));
         ledger.enter(1, &paths("a/b"), None, now);
         assert_eq!(ledger.violations(), 0);
         ledger.enter(2, &paths("a"), None, now);
@@ -90,15 +97,16 @@ mod tests {
     #[test]
     fn whose_time_is_over_may_be_followed_and_may_do_nothing_more() {
         let (ledger, now) = (Ledger::default(), Instant::now());
-        let until = Some(now + Duration::from_millis(1));
-        ledger.enter(0, &paths("a"), until, now);
-        ledger.enter(1, &paths("a"), None, now + Duration::from_millis(1));
-        ledger.leave(0, false);
-        assert_eq!(ledger.violations(), 0);
-        ledger.enter(0, &paths("b"), until, now);
-        ledger.enter(2, &paths("b"), None, now + Duration::from_millis(1));
-        ledger.leave(0, true);
-        assert_eq!(ledger.violations(), 1);
+        let until = now + Duration::from_millis(1);
+        let after = until + Duration::from_nanos(1);
+        for (used, violations) in [(None, 0), (Some(until), 0), (Some(after), 1)] {
+            let before = ledger.violations();
+            ledger.enter(0, &paths("a"), Some(until), now);
+            ledger.enter(1, &paths("a"), None, until);
+            ledger.leave(0, used);
+            ledger.leave(1, Some(after));
+            assert_eq!(ledger.violations() - before, violations);
+        }
     }
 
     #[test]

@@ -16,13 +16,14 @@ mod redis;
 mod report;
 mod roster;
 mod servers;
+mod timer;
 mod work;
 
 use std::time::{Duration, Instant};
 
 use options::Options;
 use report::Row;
-use roster::{Running, System};
+use roster::System;
 
 /// Why there are no figures.
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -63,14 +64,9 @@ async fn main() -> std::process::ExitCode {
 
 async fn run(options: &Options, rows: &mut Vec<Row>) -> Result<(), Failure> {
     let begun = Instant::now();
-    for (nth, system) in roster::ALL.into_iter().enumerate().filter(|(_, system)| options.takes(*system)) {
+    for system in roster::ALL.into_iter().filter(|system| options.takes(*system)) {
         let named = |why: Failure| -> Failure { format!("{}: {why}", system.title()).into() };
-        let mut running = system.start(&roster::directory(&options.dir, nth), &options.preclaim).await;
-        if let Ok(running) = &mut running {
-            system.answers(running).await.map_err(named)?;
-        }
-        let running = running.map_err(named)?;
-        one_system(system, &running, options, rows, begun).await.map_err(named)?;
+        one_system(system, options, rows, begun).await.map_err(named)?;
     }
     Ok(())
 }
@@ -78,19 +74,24 @@ async fn run(options: &Options, rows: &mut Vec<Row>) -> Result<(), Failure> {
 /// All workloads of one system.
 async fn one_system(
     system: System,
-    running: &Running,
     options: &Options,
     rows: &mut Vec<Row>,
     begun: Instant,
 ) -> Result<(), Failure> {
+    let mut running = None;
     for workload in work::ALL.into_iter().filter(|workload| options.does(*workload)) {
         for manner in system.manners(workload) {
-            let tally = system.run(running, workload, manner, options.spans).await;
+            let started = match running.take() {
+                Some(running) => running,
+                None => system.start(workload, &options.dir, &options.preclaim).await?,
+            };
+            let tally = system.run(&started, workload, manner, options.spans).await;
             let tally = tally.map_err(|why| format!("{}: {why}", workload.title()))?;
             let row = Row::new(system, workload, manner, tally);
             eprintln!("{:>5.1} s  {}", begun.elapsed().as_secs_f64(), row.line());
             rows.push(row);
             tokio::time::sleep(SETTLES).await;
+            running = Some(started).filter(|_| !system.starts_afresh());
         }
     }
     Ok(())

@@ -13,7 +13,7 @@ const USAGE: &str = "\
 --dir DIR            an empty directory for the servers' data, on a disk
 --picture FILE       where to write the picture (SVG)
 --seconds N          measured for each system and workload [default: 2]
---only WORD          only systems whose name has this word; may be given several times
+--only WORD          only systems whose name has these words, with _ for a space; may be given several times
 --workload NAME      only this workload; may be given several times
 --check              everything once, for a fraction of a second";
 
@@ -47,7 +47,7 @@ impl Options {
                 "--dir" => dir = Some(value.into()),
                 "--picture" => picture = Some(value.into()),
                 "--seconds" => seconds = value.parse().map_err(|_| "--seconds takes a number")?,
-                "--only" => only.push(value.to_lowercase()),
+                "--only" => only.push(value.to_lowercase().replace('_', " ")),
                 "--workload" => workloads.push(named(&value)?),
                 _ => return Err(format!("{word}: no such option").into()),
             }

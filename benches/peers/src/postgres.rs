@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tokio::time::sleep_until;
 use tokio_postgres::{Client, NoTls, Statement};
 
 use crate::Failure;
 use crate::drive::{Agent, Booker};
+use crate::timer::{sleep, sleep_until};
 use crate::work::{Wanted, ancestors};
 
 const SCHEMA: &str = "
@@ -28,14 +28,14 @@ const RESERVE: &str = "
         timestamptz 'epoch' + $3::bigint * interval '1 microsecond'))
     ON CONFLICT DO NOTHING";
 
-/// The first end of a reservation after which as much is free as is wanted.
+/// The first end of a reservation after which as much is free as is wanted, of those within sixty times as much.
 const NEXT_FREE: &str = "
     WITH taken AS (
         SELECT upper(during) AS ends, lead(lower(during)) OVER (ORDER BY lower(during)) AS next
         FROM reservation
         WHERE resource = $1 AND during && tstzrange(
             timestamptz 'epoch' + $2::bigint * interval '1 microsecond',
-            timestamptz 'epoch' + ($2::bigint + 3600000000) * interval '1 microsecond'))
+            timestamptz 'epoch' + ($2::bigint + 60 * $3::bigint) * interval '1 microsecond'))
     SELECT (extract(epoch FROM min(ends)) * 1000000)::bigint FROM taken
     WHERE next IS NULL OR next - ends >= $3::bigint * interval '1 microsecond'";
 
@@ -194,7 +194,7 @@ impl Agent for Exclusion {
         let (now, now_us) = (Instant::now(), now_us());
         let start_us = self.reserve(number(path) as u64, now_us, length.as_micros() as u64).await?;
         let starts = now + Duration::from_micros(start_us - now_us);
-        sleep_until(starts.into()).await;
+        sleep_until(starts).await;
         Ok(starts + length)
     }
 
@@ -202,13 +202,11 @@ impl Agent for Exclusion {
         Some(*held)
     }
 
-    async fn work(&self, held: &Self::Held, work: Duration) -> bool {
-        let ends = *held;
-        if Instant::now() >= ends {
-            return false;
+    async fn work(&self, held: &Self::Held, work: Duration) -> Option<Instant> {
+        if !work.is_zero() && Instant::now() < *held {
+            sleep(work).await;
         }
-        tokio::time::sleep(work).await;
-        Instant::now() < ends
+        Some(Instant::now()).filter(|used| used < held)
     }
 
     async fn give(&mut self, _held: Self::Held) -> Result<(), Failure> {

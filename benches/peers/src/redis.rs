@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Script, cmd};
-use tokio::time::sleep;
 
 use crate::Failure;
 use crate::dice::Dice;
 use crate::drive::Agent;
+use crate::timer::sleep;
 use crate::work::{Wanted, covering};
 
 /// How long a key lives should its holder vanish.

@@ -18,15 +18,15 @@ pub(crate) struct Row {
     pub(crate) workload: Workload,
     manner: Option<Manner>,
     tally: Tally,
-    /// The share of the best list schedule's rounds that was done; of (e) alone.
+    /// The share of the best list schedule's rounds that was done; of (d) and (e) alone.
     of_ideal: Option<f64>,
 }
 
 impl Row {
     pub(crate) fn new(system: System, workload: Workload, manner: Option<Manner>, tally: Tally) -> Self {
-        let of_ideal = (workload == Workload::Tree).then(|| {
-            let span = Duration::from_secs(10); // long enough that its ends do not count
-            let ideal = ideal::rounds_within(workload, &tally.rounds, span) as f64 / span.as_secs_f64();
+        let of_ideal = has_ideal(workload).then(|| {
+            let span = Duration::from_secs(3); // long enough that its ends do not count
+            let ideal = ideal::rounds_within(workload, span) as f64 / span.as_secs_f64();
             tally.waits.len() as f64 / tally.measured.as_secs_f64() / ideal.max(f64::MIN_POSITIVE)
         });
         Row { system, workload, manner, tally, of_ideal }
@@ -108,6 +108,11 @@ impl Row {
     }
 }
 
+/// Whether its throughput is compared with the best list schedule.
+fn has_ideal(workload: Workload) -> bool {
+    matches!(workload, Workload::Atomic | Workload::Tree)
+}
+
 fn millis(span: Duration) -> f64 {
     span.as_secs_f64() * 1e3
 }
@@ -150,7 +155,7 @@ pub(crate) fn markdown(rows: &[Row], options: &Options) -> String {
         let ideal = ideal.map(|row| row.quantile_ms(0.99));
         let mut head: Vec<&str> = HEAD.to_vec();
         head.extend(ideal.map(|_| "p99 over ideal"));
-        head.extend((workload == Workload::Tree).then_some("of ideal throughput"));
+        head.extend(has_ideal(workload).then_some("of ideal throughput"));
         let _ = writeln!(out, "### {}\n\n| {} |", workload.title(), head.join(" | "));
         let _ = writeln!(out, "|---|{}", "---:|".repeat(head.len() - 1));
         for row in of {

@@ -3,10 +3,9 @@
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use futures_util::future::try_join_all;
 use preclaim::millis;
 use tokio::time::sleep;
 
@@ -59,11 +58,14 @@ pub(crate) const ALL: [System; 13] = [
     System::Exclusion,
 ];
 
-/// What a window is longer than the work by: as timers ring late by up to a millisecond and a half, and an agent
-/// begins late and ends early by as much as its clock may differ from the coordinator's.
-const MARGIN: Duration = millis(4);
+/// What a window is longer than the work by: an agent stops a millisecond before its end, and begins late and ends
+/// early by as much as its clock may differ from the coordinator's.
+const MARGIN: Duration = millis(2);
 /// The same where nothing is done but to begin.
-const SHORTEST: Duration = millis(1);
+const SHORTEST: Duration = millis(2);
+/// How far ahead a claim may end, for who books windows and for who stands in line.
+const BOOKS_AHEAD: &str = "24h";
+const STANDS_IN_LINE: &str = "50s";
 
 impl System {
     pub(crate) fn title(self) -> String {
@@ -84,19 +86,23 @@ impl System {
 
     /// In which manners it takes part in `workload`; only preclaim has more than one.
     pub(crate) fn manners(self, workload: Workload) -> Vec<Option<Manner>> {
-        let System::Preclaim { slot, .. } = self else {
+        let System::Preclaim { slot, durability } = self else {
             return if self.takes_part(workload) { vec![None] } else { Vec::new() };
         };
+        let kept = durability == "slot";
         let windows = |margin| Manner::NextWindow(margin);
         let manners = match (workload, slot) {
+            (Workload::OwnBatch, _) if kept => Vec::new(),
             (Workload::Own | Workload::OwnBatch | Workload::Windows, _) => vec![Manner::AtOnce],
-            (Workload::OwnLater, "1ms" | "10ms") => vec![Manner::Ahead(MARGIN)],
+            (Workload::OwnLater, "1ms" | "10ms") if !kept => vec![Manner::Ahead(MARGIN)],
+            (Workload::Contended, "1ms" | "10ms") if !kept => vec![windows(MARGIN), Manner::InLine],
+            (Workload::Contended, "1ms") => vec![Manner::InLine],
             (Workload::Contended, "10ms") => vec![windows(MARGIN)],
-            (Workload::Contended, "1ms") => vec![windows(MARGIN), Manner::InLine],
+            (Workload::Released, "10ms") if !kept => vec![windows(SHORTEST), Manner::InLine],
             (Workload::Released, "10ms") => vec![windows(SHORTEST)],
-            (Workload::Released, _) => vec![windows(SHORTEST), Manner::InLine],
-            (Workload::Atomic, "10ms") => vec![windows(MARGIN)],
-            (Workload::Atomic, "1ms") => vec![windows(MARGIN), Manner::InLine],
+            (Workload::Released, _) => vec![Manner::InLine],
+            (Workload::Atomic, "1ms" | "10ms") => vec![Manner::InLine],
+            (Workload::Tree, "1ms" | "10ms") if kept => vec![Manner::InLine],
             (Workload::Tree, "1ms" | "10ms") => vec![Manner::InLine, Manner::Ahead(MARGIN)],
             _ => Vec::new(),
         };
@@ -105,10 +111,7 @@ impl System {
 
     fn takes_part(self, workload: Workload) -> bool {
         match self {
-            System::Ideal => !matches!(
-                workload,
-                Workload::Windows | Workload::Tree | Workload::OwnLater | Workload::OwnBatch
-            ),
+            System::Ideal => matches!(workload, Workload::Contended | Workload::Released),
             System::Exclusion => {
                 matches!(workload, Workload::Windows | Workload::Contended | Workload::Released)
             }
@@ -117,16 +120,35 @@ impl System {
         }
     }
 
-    pub(crate) async fn start(self, dir: &Path, program: &Path) -> Result<Running, Failure> {
+    /// Whether it is started anew for each workload. etcd's lock service gives nobody anything any more once many
+    /// that waited have gone, as they do at a workload's end; a coordinator is configured for what it is used for.
+    pub(crate) fn starts_afresh(self) -> bool {
+        matches!(self, System::EtcdLock | System::Preclaim { .. })
+    }
+
+    /// Starts it with a directory of its own in `dir`, and waits until it answers.
+    pub(crate) async fn start(
+        self,
+        workload: Workload,
+        dir: &Path,
+        program: &Path,
+    ) -> Result<Running, Failure> {
+        let mut running = self.start_servers(workload, &fresh_directory(dir)?, program)?;
+        self.answers(&mut running).await?;
+        Ok(running)
+    }
+
+    fn start_servers(self, workload: Workload, dir: &Path, program: &Path) -> Result<Running, Failure> {
         match self {
             System::Ideal => Ok(Running::default()),
             System::Preclaim { slot, durability } => {
-                let (server, addr, ca) = servers::preclaim(program, dir, slot, durability)?;
+                let horizon = if workload == Workload::Windows { BOOKS_AHEAD } else { STANDS_IN_LINE };
+                let rules = [slot, horizon, durability];
+                let (server, addr, ca) = servers::preclaim(program, dir, rules)?;
                 Ok(Running { servers: vec![server], place: Some(Place { addr, ca }), ..Running::default() })
             }
-            System::Redis { synced } => Running::of(vec![servers::redis(dir, synced)?]),
+            System::Redis { synced } => Running::of(vec![servers::redis(&dir.join("0"), synced)?]),
             System::Redlock => {
-                std::fs::create_dir(dir)?;
                 let one = |nth: u8| servers::redis(&dir.join(nth.to_string()), false);
                 Running::of((0..5).map(one).collect::<Result<_, _>>()?)
             }
@@ -135,8 +157,7 @@ impl System {
         }
     }
 
-    /// Waits until it answers.
-    pub(crate) async fn answers(self, running: &mut Running) -> Result<(), Failure> {
+    async fn answers(self, running: &mut Running) -> Result<(), Failure> {
         let asked = Instant::now();
         loop {
             running.servers.iter_mut().try_for_each(Server::still_runs)?;
@@ -240,12 +261,16 @@ async fn exclusions(
     }
 }
 
-/// Connects the agents of a workload; in batches, 64 of them share a connection.
+/// Connects the agents of a workload, one after the other, since what preclaim's clients know of the clock rests
+/// on round trips that no crowd held up; in batches, 64 of them share a connection.
 async fn agents<A: Agent, F: Future<Output = Result<A, Failure>>>(
     workload: Workload,
     connect: impl Fn(usize) -> F,
 ) -> Result<Vec<A>, Failure> {
-    let connected = try_join_all((0..workload.agents()).map(connect)).await?;
+    let mut connected = Vec::new();
+    for index in 0..workload.agents() {
+        connected.push(connect(index).await?);
+    }
     if workload != Workload::OwnBatch {
         return Ok(connected);
     }
@@ -271,7 +296,10 @@ impl Running {
     }
 }
 
-/// Where a system's directory is.
-pub(crate) fn directory(dir: &Path, nth: usize) -> PathBuf {
-    dir.join(format!("system-{nth}"))
+/// A directory in `dir` that was not there before.
+fn fresh_directory(dir: &Path) -> Result<PathBuf, Failure> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let fresh = dir.join(format!("system-{}", COUNT.fetch_add(1, Ordering::Relaxed)));
+    std::fs::create_dir(&fresh).map_err(|error| format!("{}: {error}", fresh.display()))?;
+    Ok(fresh)
 }

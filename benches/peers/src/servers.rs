@@ -98,7 +98,6 @@ pub(crate) fn redis(dir: &Path, synced: bool) -> Result<(Server, u16), Failure> 
 }
 
 pub(crate) fn etcd(dir: &Path) -> Result<(Server, u16), Failure> {
-    fresh(dir)?;
     let (port, peers) = (free_port()?, free_port()?);
     let (clients, peers) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peers}"));
     let mut command = under_us("etcd");
@@ -111,7 +110,6 @@ pub(crate) fn etcd(dir: &Path) -> Result<(Server, u16), Failure> {
 
 /// PostgreSQL with its defaults, but for the port, the number of connections, and no socket file.
 pub(crate) fn postgres(dir: &Path) -> Result<(Server, u16), Failure> {
-    fresh(dir)?;
     let (port, programs) = (free_port()?, postgres_programs()?);
     let (data, is_root) = (dir.join("data"), rustix::process::geteuid().is_root());
     let unprivileged = |program: &str| {
@@ -147,14 +145,14 @@ fn postgres_programs() -> Result<PathBuf, Failure> {
     Ok(newest.join("bin"))
 }
 
-/// The coordinator as its users run it: `preclaim serve`, with a state directory.
+/// The coordinator as its users run it: `preclaim serve`, with a state directory. With a horizon that has no room
+/// for two leases those in line are told no offers, which would be others at every turn: telling them costs the
+/// coordinator more than the turns do.
 pub(crate) fn preclaim(
     program: &Path,
     dir: &Path,
-    slot: &str,
-    durability: &str,
+    [slot, horizon, durability]: [&str; 3],
 ) -> Result<(Server, String, PathBuf), Failure> {
-    fresh(dir)?;
     let (cert, key) = (dir.join("preclaim.crt"), dir.join("preclaim.key"));
     let mut openssl = Command::new("openssl");
     openssl.args(["req", "-x509", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]);
@@ -163,7 +161,7 @@ pub(crate) fn preclaim(
     succeeds(openssl.arg("-out").arg(&cert))?;
     let config = dir.join("preclaim.toml");
     let text = format!(
-        "[slot]\nlength = \"{slot}\"\n[listen]\naddr = \"127.0.0.1:0\"\n[tls]\ncert = {cert:?}\nkey = {key:?}\n\
+        "[slot]\nlength = \"{slot}\"\nhorizon = \"{horizon}\"\n[listen]\naddr = \"127.0.0.1:0\"\n[tls]\ncert = {cert:?}\nkey = {key:?}\n\
          [state]\ndir = {:?}\ndurability = \"{durability}\"\n",
         dir.join("state")
     );

@@ -9,15 +9,17 @@ use crate::dice::Dice;
 pub(crate) struct Wanted {
     /// In a fixed order, so that whoever locks one after the other can do so without deadlock.
     pub(crate) paths: Vec<String>,
+    /// How long the agent thinks before it needs it.
+    pub(crate) think: Duration,
     pub(crate) work: Duration,
 }
 
 /// A kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Workload {
-    /// (a) Each agent a path of its own.
+    /// (a) Each agent a path of its own, at any time.
     Own,
-    /// (a), needed 50 ms after it is known: only who can declare ahead gains by that.
+    /// (a), known 50 ms before it is needed: only who can declare ahead gains by that.
     OwnLater,
     /// (a), 64 at once of each agent.
     OwnBatch,
@@ -55,7 +57,7 @@ impl Workload {
     /// What the table calls it.
     pub(crate) fn title(self) -> &'static str {
         match self {
-            Workload::Own => "(a) uncontended: 8 agents, each its own path",
+            Workload::Own => "(a) uncontended: 8 agents, each its own path, every 10 ms on average",
             Workload::OwnLater => "(a) uncontended, known 50 ms before it is needed",
             Workload::OwnBatch => "(a) uncontended: 8 agents, each 64 paths of its own at once",
             Workload::Contended => "(b) contended: 64 agents for 8 resources, 20 ms of work",
@@ -88,15 +90,12 @@ impl Workload {
         }
     }
 
-    /// How long an agent thinks before it needs something.
-    pub(crate) fn think(self) -> Duration {
-        match self {
-            Workload::OwnLater | Workload::Tree => millis(50),
-            _ => Duration::ZERO,
-        }
+    /// Whether an agent knows beforehand when it will need what.
+    pub(crate) fn is_known_before(self) -> bool {
+        matches!(self, Workload::OwnLater | Workload::Tree)
     }
 
-    pub(crate) fn work(self) -> Duration {
+    fn work(self) -> Duration {
         match self {
             Workload::Contended => millis(20),
             Workload::Atomic | Workload::Tree => millis(5),
@@ -113,7 +112,12 @@ impl Workload {
             Workload::Tree => vec![in_a_tree(&mut dice)],
             _ => vec![format!("own/{agent}")],
         };
-        Wanted { paths, work: self.work() }
+        let think = match self {
+            Workload::Own => Duration::from_micros(dice.below(20_000)),
+            Workload::OwnLater | Workload::Tree => millis(50),
+            _ => Duration::ZERO,
+        };
+        Wanted { paths, think, work: self.work() }
     }
 }
 
