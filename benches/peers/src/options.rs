@@ -12,7 +12,7 @@ const USAGE: &str = "\
 --preclaim FILE      the preclaim program
 --dir DIR            an empty directory for the servers' data, on a disk
 --picture FILE       where to write the picture (SVG)
---seconds N          measured for each system and workload [default: 2]
+--seconds N          measured for each system and workload [default: 1.5]
 --only WORD          only systems whose name has these words, with _ for a space; may be given several times
 --workload NAME      only this workload; may be given several times
 --check              everything once, for a fraction of a second";
@@ -34,7 +34,7 @@ impl Options {
     }
 
     fn read(mut words: impl Iterator<Item = String>) -> Result<Self, Failure> {
-        let (mut preclaim, mut dir, mut seconds) = (None, None, 2.0);
+        let (mut preclaim, mut dir, mut seconds) = (None, None, 1.5);
         let (mut picture, mut check, mut only, mut workloads) = (None, false, Vec::new(), Vec::new());
         while let Some(word) = words.next() {
             if word == "--check" {
@@ -56,7 +56,7 @@ impl Options {
             true => Spans { warmup: Duration::ZERO, measured: Duration::from_millis(150) },
             false => {
                 let measured = Duration::try_from_secs_f64(seconds)?;
-                Spans { warmup: Duration::from_millis(500), measured }
+                Spans { warmup: Duration::from_millis(300), measured }
             }
         };
         let preclaim = preclaim.ok_or("--preclaim is needed")?;

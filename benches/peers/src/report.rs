@@ -25,8 +25,7 @@ pub(crate) struct Row {
 impl Row {
     pub(crate) fn new(system: System, workload: Workload, manner: Option<Manner>, tally: Tally) -> Self {
         let of_ideal = has_ideal(workload).then(|| {
-            let span = Duration::from_secs(3); // long enough that its ends do not count
-            let ideal = ideal::rounds_within(workload, span) as f64 / span.as_secs_f64();
+            let ideal = ideal::rounds_a_second(workload);
             tally.waits.len() as f64 / tally.measured.as_secs_f64() / ideal.max(f64::MIN_POSITIVE)
         });
         Row { system, workload, manner, tally, of_ideal }
@@ -86,7 +85,7 @@ impl Row {
         Some(format!("{}, {}: {what}", self.workload.title(), self.title()))
     }
 
-    fn cells(&self, ideal_p99: Option<f64>) -> Vec<String> {
+    fn cells(&self, beside: Option<&Beside>) -> Vec<String> {
         let tally = &self.tally;
         let each = |seconds: f64| format!("{:.0}", seconds * 1e6 / tally.waits.len().max(1) as f64);
         let mut cells = vec![self.title(), format!("{:.0}", self.rate())];
@@ -98,13 +97,38 @@ impl Row {
         cells.push(each(tally.cpu[1]));
         cells.push(tally.cut.to_string());
         cells.push(tally.violations.to_string());
-        if let Some(ideal) = ideal_p99 {
-            cells.push(format!("{:.2}", self.quantile_ms(0.99) / ideal));
+        if let Some(beside) = beside {
+            cells.push(format!("{:.2}", beside.ratio(self.quantile_ms(0.99))));
         }
         if let Some(share) = self.of_ideal {
             cells.push(format!("{:.1} %", share * 100.0));
         }
         cells
+    }
+}
+
+/// What the p99 of each line is compared with.
+struct Beside {
+    head: &'static str,
+    p99: f64,
+    /// How many times the one compared with fits into it, or it into that.
+    is_over: bool,
+}
+
+impl Beside {
+    fn of(workload: Workload, rows: &[&Row]) -> Option<Beside> {
+        let (head, system, is_over) = match workload {
+            Workload::Contended => ("p99 over the ideal's", System::Ideal, true),
+            Workload::Released => ("Redis's p99 over it", System::Redis { synced: false }, false),
+            Workload::Windows => ("PostgreSQL's p99 over it", System::Exclusion, false),
+            _ => return None,
+        };
+        let p99 = rows.iter().find(|row| row.system == system)?.quantile_ms(0.99);
+        Some(Beside { head, p99, is_over })
+    }
+
+    fn ratio(&self, p99: f64) -> f64 {
+        if self.is_over { p99 / self.p99 } else { self.p99 / p99 }
     }
 }
 
@@ -151,15 +175,14 @@ pub(crate) fn markdown(rows: &[Row], options: &Options) -> String {
         if of.is_empty() {
             continue;
         }
-        let ideal = of.iter().find(|row| row.system == System::Ideal && workload == Workload::Contended);
-        let ideal = ideal.map(|row| row.quantile_ms(0.99));
+        let beside = Beside::of(workload, &of);
         let mut head: Vec<&str> = HEAD.to_vec();
-        head.extend(ideal.map(|_| "p99 over ideal"));
+        head.extend(beside.as_ref().map(|beside| beside.head));
         head.extend(has_ideal(workload).then_some("of ideal throughput"));
         let _ = writeln!(out, "### {}\n\n| {} |", workload.title(), head.join(" | "));
         let _ = writeln!(out, "|---|{}", "---:|".repeat(head.len() - 1));
         for row in of {
-            let _ = writeln!(out, "| {} |", row.cells(ideal).join(" | "));
+            let _ = writeln!(out, "| {} |", row.cells(beside.as_ref()).join(" | "));
         }
         out.push('\n');
     }

@@ -60,7 +60,7 @@ pub(crate) const ALL: [System; 13] = [
 
 /// What a window is longer than the work by: an agent stops a millisecond before its end, and begins late and ends
 /// early by as much as its clock may differ from the coordinator's.
-const MARGIN: Duration = millis(2);
+const MARGIN: Duration = millis(3);
 /// The same where nothing is done but to begin.
 const SHORTEST: Duration = millis(2);
 /// How far ahead a claim may end, for who books windows and for who stands in line.
@@ -101,7 +101,9 @@ impl System {
             (Workload::Released, "10ms") if !kept => vec![windows(SHORTEST), Manner::InLine],
             (Workload::Released, "10ms") => vec![windows(SHORTEST)],
             (Workload::Released, _) => vec![Manner::InLine],
-            (Workload::Atomic, "1ms" | "10ms") => vec![Manner::InLine],
+            (Workload::Atomic, "10ms") if !kept => vec![windows(MARGIN), Manner::InLine],
+            (Workload::Atomic, "10ms") => vec![windows(MARGIN)],
+            (Workload::Atomic, "1ms") => vec![Manner::InLine],
             (Workload::Tree, "1ms" | "10ms") if kept => vec![Manner::InLine],
             (Workload::Tree, "1ms" | "10ms") => vec![Manner::InLine, Manner::Ahead(MARGIN)],
             _ => Vec::new(),
