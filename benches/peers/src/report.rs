@@ -85,7 +85,7 @@ impl Row {
         Some(format!("{}, {}: {what}", self.workload.title(), self.title()))
     }
 
-    fn cells(&self, beside: Option<&Beside>) -> Vec<String> {
+    fn cells(&self, ratio: Option<f64>) -> Vec<String> {
         let tally = &self.tally;
         let each = |seconds: f64| format!("{:.0}", seconds * 1e6 / tally.waits.len().max(1) as f64);
         let mut cells = vec![self.title(), format!("{:.0}", self.rate())];
@@ -97,8 +97,8 @@ impl Row {
         cells.push(each(tally.cpu[1]));
         cells.push(tally.cut.to_string());
         cells.push(tally.violations.to_string());
-        if let Some(beside) = beside {
-            cells.push(format!("{:.2}", beside.ratio(self.quantile_ms(0.99))));
+        if beside(self.workload).is_some() {
+            cells.push(ratio.map_or("".into(), |ratio| format!("{ratio:.2}")));
         }
         if let Some(share) = self.of_ideal {
             cells.push(format!("{:.1} %", share * 100.0));
@@ -107,29 +107,27 @@ impl Row {
     }
 }
 
-/// What the p99 of each line is compared with.
-struct Beside {
-    head: &'static str,
-    p99: f64,
-    /// How many times the one compared with fits into it, or it into that.
-    is_over: bool,
+/// What the p99 of each line is compared with, as the table's head says it.
+fn beside(workload: Workload) -> Option<&'static str> {
+    match workload {
+        Workload::Contended => Some("p99 over the ideal's"),
+        Workload::Released => Some("p99 of Redis, as durable, over it"),
+        Workload::Windows => Some("p99 of PostgreSQL over it"),
+        _ => None,
+    }
 }
 
-impl Beside {
-    fn of(workload: Workload, rows: &[&Row]) -> Option<Beside> {
-        let (head, system, is_over) = match workload {
-            Workload::Contended => ("p99 over the ideal's", System::Ideal, true),
-            Workload::Released => ("Redis's p99 over it", System::Redis { synced: false }, false),
-            Workload::Windows => ("PostgreSQL's p99 over it", System::Exclusion, false),
-            _ => return None,
-        };
-        let p99 = rows.iter().find(|row| row.system == system)?.quantile_ms(0.99);
-        Some(Beside { head, p99, is_over })
-    }
-
-    fn ratio(&self, p99: f64) -> f64 {
-        if self.is_over { p99 / self.p99 } else { self.p99 / p99 }
-    }
+fn ratio(row: &Row, rows: &[&Row]) -> Option<f64> {
+    let synced = row.system.syncs();
+    let (other, is_over) = match row.workload {
+        Workload::Contended => (System::Ideal, true),
+        Workload::Released => (System::Redis { synced }, false),
+        Workload::Windows => (System::Exclusion, false),
+        _ => return None,
+    };
+    let (own, other) =
+        (row.quantile_ms(0.99), rows.iter().find(|row| row.system == other)?.quantile_ms(0.99));
+    Some(if is_over { own / other } else { other / own })
 }
 
 /// Whether its throughput is compared with the best list schedule.
@@ -175,14 +173,13 @@ pub(crate) fn markdown(rows: &[Row], options: &Options) -> String {
         if of.is_empty() {
             continue;
         }
-        let beside = Beside::of(workload, &of);
         let mut head: Vec<&str> = HEAD.to_vec();
-        head.extend(beside.as_ref().map(|beside| beside.head));
+        head.extend(beside(workload));
         head.extend(has_ideal(workload).then_some("of ideal throughput"));
         let _ = writeln!(out, "### {}\n\n| {} |", workload.title(), head.join(" | "));
         let _ = writeln!(out, "|---|{}", "---:|".repeat(head.len() - 1));
-        for row in of {
-            let _ = writeln!(out, "| {} |", row.cells(beside.as_ref()).join(" | "));
+        for row in &of {
+            let _ = writeln!(out, "| {} |", row.cells(ratio(row, &of)).join(" | "));
         }
         out.push('\n');
     }

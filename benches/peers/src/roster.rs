@@ -63,6 +63,8 @@ pub(crate) const ALL: [System; 13] = [
 const MARGIN: Duration = millis(3);
 /// The same where nothing is done but to begin.
 const SHORTEST: Duration = millis(2);
+/// PostgreSQL's clients have found their window only after some searching: a shorter one is mostly over by then.
+const SHORTEST_RESERVED: Duration = millis(3);
 /// How far ahead a claim may end, for who books windows and for who stands in line.
 const BOOKS_AHEAD: &str = "24h";
 const STANDS_IN_LINE: &str = "50s";
@@ -81,6 +83,16 @@ impl System {
             System::EtcdLock => "etcd, lock service".into(),
             System::Advisory => "PostgreSQL, advisory locks".into(),
             System::Exclusion => "PostgreSQL, exclusion constraint".into(),
+        }
+    }
+
+    /// Whether what it answers is on the disk by then.
+    pub(crate) fn syncs(self) -> bool {
+        match self {
+            System::Preclaim { durability, .. } => durability == "slot",
+            System::Redis { synced } => synced,
+            System::EtcdTxn | System::EtcdLock | System::Exclusion => true,
+            System::Ideal | System::Redlock | System::Advisory => false,
         }
     }
 
@@ -254,7 +266,7 @@ async fn exclusions(
     watched: &Watched,
 ) -> Result<Tally, Failure> {
     postgres::prepare(port).await?;
-    let margin = if workload == Workload::Released { SHORTEST } else { MARGIN };
+    let margin = if workload == Workload::Released { SHORTEST_RESERVED } else { MARGIN };
     let connect = async |_| Exclusion::connect(port, margin, Arc::clone(&watched.requests)).await;
     let agents: Vec<Exclusion> = agents(workload, connect).await?;
     match workload {
