@@ -1,6 +1,5 @@
 //! preclaim as its users do it.
 
-use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -107,17 +106,15 @@ impl Agent for Claims {
         Some(held.until())
     }
 
-    fn work(&self, held: &Self::Held, work: Duration) -> impl Future<Output = Option<Instant>> + Send {
-        async move {
-            let work = async {
-                if !work.is_zero() {
-                    sleep(work).await;
-                }
-                Instant::now()
-            };
-            let used = held.guarded(work).await.ok();
-            used.filter(|_| held.check().is_ok())
-        }
+    async fn work(&self, held: &Self::Held, work: Duration) -> Option<Instant> {
+        let work = async {
+            if !work.is_zero() {
+                sleep(work).await;
+            }
+            Instant::now()
+        };
+        let used = held.guarded(work).await.ok();
+        used.filter(|_| held.check().is_ok())
     }
 
     /// Dropped, a grant is released. A short window that others were granted the time right after ends by itself.
