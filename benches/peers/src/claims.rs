@@ -30,8 +30,7 @@ pub(crate) enum Manner {
 /// How long somebody waits in line, and how far ahead a window may be, at the most.
 const PATIENCE: Duration = secs(60);
 const FAR: Duration = secs(10);
-/// A lease's length: longer than any work here. Two of them one after the other pass the coordinator's horizon, see
-/// [`crate::servers::preclaim`].
+/// A lease's length: longer than any work here. Two of them one after the other pass the coordinator's horizon.
 const LEASE: Duration = secs(30);
 /// What is free for whoever has it alone is granted for so long.
 const OWN: Duration = millis(50);

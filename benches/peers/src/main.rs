@@ -83,7 +83,7 @@ async fn one_system(
         for manner in system.manners(workload) {
             let started = match running.take() {
                 Some(running) => running,
-                None => system.start(workload, &options.dir, &options.preclaim).await?,
+                None => system.start(workload, options).await?,
             };
             let tally = system.run(&started, workload, manner, options.spans).await;
             let tally = tally.map_err(|why| format!("{}: {why}", workload.title()))?;

@@ -15,7 +15,12 @@ const USAGE: &str = "\
 --seconds N          measured for each system and workload [default: 1.5]
 --only WORD          only systems whose name has these words, with _ for a space; may be given several times
 --workload NAME      only this workload; may be given several times
+--horizon SPAN       of the coordinators but for windows [default: 50s]
 --check              everything once, for a fraction of a second";
+
+/// With a horizon that has no room for two leases, those in line are told no offers, which would be others at
+/// every turn: telling them costs the coordinator more than the turns do.
+const STANDS_IN_LINE: &str = "50s";
 
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
@@ -24,6 +29,8 @@ pub(crate) struct Options {
     pub(crate) picture: Option<PathBuf>,
     pub(crate) check: bool,
     pub(crate) spans: Spans,
+    /// How far ahead a claim may end at the coordinators, but where windows are booked.
+    pub(crate) horizon: String,
     only: Vec<String>,
     workloads: Vec<Workload>,
 }
@@ -36,6 +43,7 @@ impl Options {
     fn read(mut words: impl Iterator<Item = String>) -> Result<Self, Failure> {
         let (mut preclaim, mut dir, mut seconds) = (None, None, 1.5);
         let (mut picture, mut check, mut only, mut workloads) = (None, false, Vec::new(), Vec::new());
+        let mut horizon = STANDS_IN_LINE.to_owned();
         while let Some(word) = words.next() {
             if word == "--check" {
                 check = true;
@@ -48,6 +56,7 @@ impl Options {
                 "--picture" => picture = Some(value.into()),
                 "--seconds" => seconds = value.parse().map_err(|_| "--seconds takes a number")?,
                 "--only" => only.push(value.to_lowercase().replace('_', " ")),
+                "--horizon" => horizon = value,
                 "--workload" => workloads.push(named(&value)?),
                 _ => return Err(format!("{word}: no such option").into()),
             }
@@ -61,7 +70,7 @@ impl Options {
         };
         let preclaim = preclaim.ok_or("--preclaim is needed")?;
         let dir = dir.ok_or("--dir is needed")?;
-        Ok(Options { preclaim, dir, picture, check, spans, only, workloads })
+        Ok(Options { preclaim, dir, picture, check, spans, horizon, only, workloads })
     }
 
     pub(crate) fn takes(&self, system: System) -> bool {

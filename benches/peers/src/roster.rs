@@ -14,6 +14,7 @@ use crate::claims::{Claims, Manner, Place};
 use crate::drive::{Agent, Spans, Tally, Watched, book, hold};
 use crate::etcd::{EtcdLock, EtcdTxn};
 use crate::fifo::Fifo;
+use crate::options::Options;
 use crate::postgres::{self, Advisory, Exclusion};
 use crate::redis::RedisAgent;
 use crate::servers::{self, STARTS_WITHIN, Server};
@@ -65,9 +66,8 @@ const MARGIN: Duration = millis(3);
 const SHORTEST: Duration = millis(2);
 /// PostgreSQL's clients have found their window only after some searching: a shorter one is mostly over by then.
 const SHORTEST_RESERVED: Duration = millis(3);
-/// How far ahead a claim may end, for who books windows and for who stands in line.
+/// How far ahead a claim may end where windows are booked: the default.
 const BOOKS_AHEAD: &str = "24h";
-const STANDS_IN_LINE: &str = "50s";
 
 impl System {
     pub(crate) fn title(self) -> String {
@@ -141,24 +141,20 @@ impl System {
     }
 
     /// Starts it with a directory of its own in `dir`, and waits until it answers.
-    pub(crate) async fn start(
-        self,
-        workload: Workload,
-        dir: &Path,
-        program: &Path,
-    ) -> Result<Running, Failure> {
-        let mut running = self.start_servers(workload, &fresh_directory(dir)?, program)?;
+    pub(crate) async fn start(self, workload: Workload, options: &Options) -> Result<Running, Failure> {
+        let mut running = self.start_servers(workload, &fresh_directory(&options.dir)?, options)?;
         self.answers(&mut running).await?;
         Ok(running)
     }
 
-    fn start_servers(self, workload: Workload, dir: &Path, program: &Path) -> Result<Running, Failure> {
+    fn start_servers(self, workload: Workload, dir: &Path, options: &Options) -> Result<Running, Failure> {
         match self {
             System::Ideal => Ok(Running::default()),
             System::Preclaim { slot, durability } => {
-                let horizon = if workload == Workload::Windows { BOOKS_AHEAD } else { STANDS_IN_LINE };
+                let horizon =
+                    if workload == Workload::Windows { BOOKS_AHEAD } else { options.horizon.as_str() };
                 let rules = [slot, horizon, durability];
-                let (server, addr, ca) = servers::preclaim(program, dir, rules)?;
+                let (server, addr, ca) = servers::preclaim(&options.preclaim, dir, rules)?;
                 Ok(Running { servers: vec![server], place: Some(Place { addr, ca }), ..Running::default() })
             }
             System::Redis { synced } => Running::of(vec![servers::redis(&dir.join("0"), synced)?]),

@@ -145,9 +145,7 @@ fn postgres_programs() -> Result<PathBuf, Failure> {
     Ok(newest.join("bin"))
 }
 
-/// The coordinator as its users run it: `preclaim serve`, with a state directory. With a horizon that has no room
-/// for two leases those in line are told no offers, which would be others at every turn: telling them costs the
-/// coordinator more than the turns do.
+/// The coordinator as its users run it: `preclaim serve`, with a state directory.
 pub(crate) fn preclaim(
     program: &Path,
     dir: &Path,
