@@ -11,7 +11,7 @@ use tokio::time::{sleep_until as roughly, timeout};
 use crate::Failure;
 use crate::dice::Dice;
 use crate::ledger::{Ledger, overlaps};
-use crate::measure::{cpu_seconds, own_cpu_seconds};
+use crate::measure::{busy_seconds, cpu_seconds, own_cpu_seconds};
 use crate::timer::{sleep, sleep_until};
 use crate::work::{Wanted, Workload};
 
@@ -92,8 +92,8 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    fn cpu(&self) -> [f64; 2] {
-        [self.servers.iter().map(|pid| cpu_seconds(*pid)).sum(), own_cpu_seconds()]
+    fn cpu(&self) -> [f64; 3] {
+        [self.servers.iter().map(|pid| cpu_seconds(*pid)).sum(), own_cpu_seconds(), busy_seconds()]
     }
 }
 
@@ -111,8 +111,8 @@ pub(crate) struct Tally {
     /// Work that was cut off since its grant was over.
     pub(crate) cut: u64,
     pub(crate) violations: u64,
-    /// Seconds of processor time in the measured time: of the servers, and of this process.
-    pub(crate) cpu: [f64; 2],
+    /// Seconds of processor time in the measured time: of the servers, of this process, and of all.
+    pub(crate) cpu: [f64; 3],
 }
 
 /// What one agent did.
@@ -270,7 +270,7 @@ async fn measured(tasks: Tasks, begun: Instant, spans: Spans, watched: &Watched)
     stops.iter().for_each(|task| task.abort());
     let all: Result<Vec<Own>, Failure> = all.map_err(|_| "agents do not stop")??.into_iter().collect();
     let mut tally = count(all?, from, to, watched);
-    tally.cpu = [after[0] - before[0], after[1] - before[1]];
+    tally.cpu = [0, 1, 2].map(|nth| after[nth] - before[nth]);
     Ok(tally)
 }
 

@@ -31,6 +31,20 @@ pub(crate) fn own_cpu_seconds() -> f64 {
     Stat::read("/proc/self/stat".as_ref()).map_or(0.0, |stat| stat.own as f64 / ticks)
 }
 
+/// Seconds that the machine's processors were busy for whomever, so far.
+pub(crate) fn busy_seconds() -> f64 {
+    let ticks = rustix::param::clock_ticks_per_second() as f64;
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    busy_ticks(&text).unwrap_or_default() as f64 / ticks
+}
+
+/// All but idle (the fourth) and waiting for disks (the fifth), up to time stolen (the eighth).
+fn busy_ticks(text: &str) -> Option<u64> {
+    let all = text.lines().next()?.strip_prefix("cpu ")?;
+    let fields: Vec<u64> = all.split_whitespace().filter_map(|field| field.parse().ok()).collect();
+    Some(fields.iter().take(8).sum::<u64>() - fields.get(3)? - fields.get(4)?)
+}
+
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     pid: u32,
@@ -75,6 +89,12 @@ mod tests {
     fn fairness_is_one_for_equal_shares_and_a_part_where_one_has_all() {
         assert_eq!(jain(&[3, 3, 3]), 1.0);
         assert_eq!(jain(&[6, 0, 0]), 1.0 / 3.0);
+    }
+
+    #[test]
+    fn idle_and_waiting_are_not_busy() {
+        assert_eq!(busy_ticks("cpu  1 2 3 100 200 4 5 6 7 8\ncpu0 9"), Some(21));
+        assert_eq!(busy_ticks(""), None);
     }
 
     #[test]

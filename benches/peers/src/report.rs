@@ -49,6 +49,12 @@ impl Row {
         jain(&self.tally.shares)
     }
 
+    /// How many cores others kept busy meanwhile, kernel threads included.
+    fn others(&self) -> f64 {
+        let [servers, own, all] = self.tally.cpu;
+        ((all - servers - own) / self.tally.measured.as_secs_f64()).max(0.0)
+    }
+
     fn rate(&self) -> f64 {
         self.tally.waits.len() as f64 / self.tally.measured.as_secs_f64()
     }
@@ -57,7 +63,7 @@ impl Row {
     pub(crate) fn line(&self) -> String {
         let ideal = self.of_ideal.map(|share| format!(", {:.1} % of ideal", share * 100.0));
         format!(
-            "{} | {}: {:.0}/s, p50 {:.2} ms, p99 {:.2} ms, Jain {:.3}, {:.2} requests, {} cut{}{}",
+            "{} | {}: {:.0}/s, p50 {:.2} ms, p99 {:.2} ms, Jain {:.3}, {:.2} requests, {} cut, others {:.2}{}{}",
             self.workload.name(),
             self.title(),
             self.rate(),
@@ -66,6 +72,7 @@ impl Row {
             self.jain(),
             self.tally.requests_per_grant,
             self.tally.cut,
+            self.others(),
             ideal.unwrap_or_default(),
             if self.tally.violations > 0 {
                 format!(", {} VIOLATIONS", self.tally.violations)

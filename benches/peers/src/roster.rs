@@ -61,11 +61,13 @@ pub(crate) const ALL: [System; 13] = [
 
 /// What a window is longer than the work by: an agent stops a millisecond before its end, and begins late and ends
 /// early by as much as its clock may differ from the coordinator's.
-const MARGIN: Duration = millis(3);
+const MARGIN: Duration = millis(4);
+/// The same of a window that begins when the agent has been thinking for a while.
+const MARGIN_AHEAD: Duration = millis(3);
 /// The same where nothing is done but to begin.
 const SHORTEST: Duration = millis(2);
 /// PostgreSQL's clients have found their window only after some searching: a shorter one is mostly over by then.
-const SHORTEST_RESERVED: Duration = millis(3);
+const SHORTEST_RESERVED: Duration = millis(5);
 /// How far ahead a claim may end where windows are booked: the default.
 const BOOKS_AHEAD: &str = "24h";
 
@@ -106,7 +108,7 @@ impl System {
         let manners = match (workload, slot) {
             (Workload::OwnBatch, _) if kept => Vec::new(),
             (Workload::Own | Workload::OwnBatch | Workload::Windows, _) => vec![Manner::AtOnce],
-            (Workload::OwnLater, "1ms" | "10ms") if !kept => vec![Manner::Ahead(MARGIN)],
+            (Workload::OwnLater, "1ms" | "10ms") if !kept => vec![Manner::Ahead(MARGIN_AHEAD)],
             (Workload::Contended, "1ms" | "10ms") if !kept => vec![windows(MARGIN), Manner::InLine],
             (Workload::Contended, "1ms") => vec![Manner::InLine],
             (Workload::Contended, "10ms") => vec![windows(MARGIN)],
@@ -117,7 +119,7 @@ impl System {
             (Workload::Atomic, "10ms") => vec![windows(MARGIN)],
             (Workload::Atomic, "1ms") => vec![Manner::InLine],
             (Workload::Tree, "1ms" | "10ms") if kept => vec![Manner::InLine],
-            (Workload::Tree, "1ms" | "10ms") => vec![Manner::InLine, Manner::Ahead(MARGIN)],
+            (Workload::Tree, "1ms" | "10ms") => vec![Manner::InLine, Manner::Ahead(MARGIN_AHEAD)],
             _ => Vec::new(),
         };
         manners.into_iter().map(Some).collect()
