@@ -31,7 +31,9 @@ pub(crate) fn svg(rows: &[Row]) -> String {
         "<text class=\"head\" x=\"8\" y=\"20\">Time to a grant: from the median to the 99th percentile, on a \
          logarithmic scale; shorter is better</text>"
     );
-    for workload in work::ALL {
+    // What is measured for its throughput, or is for preclaim and one other alone, is in the tables.
+    let beside = [Workload::OwnLater, Workload::OwnBatch];
+    for workload in work::ALL.into_iter().filter(|workload| !beside.contains(workload)) {
         let of: Vec<&Row> = rows.iter().filter(|row| row.workload == workload).collect();
         if !of.is_empty() {
             top = panel(&mut body, workload, &of, top);
