@@ -42,7 +42,8 @@ fn the_report_as_json_has_what_it_documents() {
     let json = serde_json::to_value(&report).expect("it is data");
     assert_eq!(json["command"], "preclaim bench");
     assert_eq!(json["load"]["connections"], 6);
-    for span in ["whole", "wait", "work", "network", "first_sent", "last_sent", "bare", "load_delay"] {
+    let spans = "whole wait work network to_coordinator to_agent load_delay first_sent last_sent bare";
+    for span in spans.split(' ') {
         for quantile in ["count", "p50", "p90", "p99", "p999", "max"] {
             assert!(json[span][quantile].is_u64(), "{span}.{quantile} in {json}");
         }
@@ -52,7 +53,12 @@ fn the_report_as_json_has_what_it_documents() {
     {
         assert!(!json[part][field].is_null(), "{part}.{field} in {json}");
     }
+    for phase in ["wake", "collect", "resolve", "persist", "publish", "send"] {
+        assert!(json["phases"][phase]["p99"].is_u64(), "phases.{phase} in {json}");
+    }
+    assert!(json["sockets"]["buffers"]["receive_bytes"].is_u64() && json["bursts"].is_null(), "{json}");
     let fails = |text: &str| text.parse::<Threshold>().expect("a threshold").fails(&report).is_some();
+    assert!(fails("collect_max>=0us") && fails("send_p50>=0us") && fails("to_agent_p50>=0us"));
     assert!(fails("p50>=0us") && fails("decisions_per_second<1000000"));
     assert!(!fails("work_p99>3600s"));
     let table = report.to_string();
@@ -95,6 +101,44 @@ fn a_state_directory_that_is_named_is_left_to_be_gone_on_from() {
     let error =
         find_limit(&Plan { keep: Some(keep), ..short() }, "a test", &|_| ()).expect_err("a directory");
     assert!(error.to_string().starts_with("--state-dir must be"), "{error}");
+}
+
+#[test]
+fn in_bursts_all_declare_at_once_and_what_sockets_lose_is_counted() {
+    let plan =
+        Plan { burst: true, rate: 10.0, connections: None, slot: Micros::from_ms(20), busy: 1, ..short() };
+    let report = run(&plan, "a test", &|_| ()).expect("it measures");
+    let bursts = report.bursts.expect("it was asked for");
+    assert!((2..=3).contains(&bursts.count), "300 ms, each 100 ms: {bursts:?}");
+    assert_eq!(report.decided, bursts.count * 6);
+    assert!(bursts.slots_at_most >= 1 && bursts.whole.expect("measured").count == bursts.count);
+    assert!(report.sockets.buffers.is_some_and(|buffers| buffers.receive_bytes > 0));
+    if cfg!(target_os = "linux") {
+        // Six agents fill no socket.
+        assert_eq!(report.sockets.lost(), Some(0));
+    }
+    let table = report.to_string();
+    assert!(
+        table.contains("in bursts") && table.contains("bursts ") && table.contains("1 threads compute"),
+        "{table}"
+    );
+}
+
+#[test]
+fn short_slots_decide_all_the_same() {
+    for slot in [Micros::from_ms(1), Micros::from_us(250)] {
+        let report = run(&Plan { slot, ..short() }, "a test", &|_| ()).expect("it measures");
+        assert_eq!((report.decided, report.errors), (report.declared, 0), "slots of {slot:?}");
+        assert!(report.load.slot_us == slot.as_us() && report.conflicts > 0 && report.granted > 0);
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn figures_are_not_given_for_cores_that_are_not_there() {
+    let host = preclaim::host::HostConfig { cores: vec![preclaim::limits::CORES - 1], ..Default::default() };
+    let error = run(&Plan { host, ..short() }, "a test", &|_| ()).expect_err("no machine has so many");
+    assert!(error.to_string().contains("not on cores [1023]"), "{error}");
 }
 
 #[test]

@@ -131,8 +131,7 @@ impl Plan {
         within("--durability", self.keep.is_none() || !is_remote, alone.to_owned())?;
         let alone = "used without --addr: it is the coordinator in this process whose threads have it";
         within("--realtime, --lock-memory, --cores", !self.host.asks() || !is_remote, alone.to_owned())?;
-        let most = limits::BENCH_BUSY;
-        within("--busy", self.busy <= most, format!("at most {most}"))?;
+        within("--busy", self.busy <= limits::BENCH_BUSY, format!("at most {}", limits::BENCH_BUSY))?;
         within(
             "--agents x --rate x time",
             self.declarations() <= most as f64,

@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::ExitCode;
 use super::output::{self, Format, Output};
-use crate::config::{DURATION_RULE, parse_duration};
+use crate::config::{DURATION_RULE, parse_duration, show_duration};
+use crate::limits::{SLOT_MAX, SLOT_MIN};
 use crate::sim::{Failure, Report, simulate};
 use crate::types::Micros;
 
@@ -33,6 +34,9 @@ pub(super) struct Args {
     /// Virtual time with faults, for each seed; some more follows in which all has to be settled
     #[arg(long = "for", value_name = "TIME", default_value = "1m", value_parser = duration)]
     span: Micros,
+    /// The coordinator's slot length
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = slot)]
+    slot: Micros,
     /// How much of what happened last is told where something is wrong, in lines
     #[arg(long, value_name = "LINES", default_value_t = 400)]
     last: u32,
@@ -44,10 +48,15 @@ fn duration(text: &str) -> Result<Micros, String> {
     parse_duration(text).ok_or_else(|| DURATION_RULE.to_owned())
 }
 
+fn slot(text: &str) -> Result<Micros, String> {
+    let within = |slot: &Micros| (SLOT_MIN..=SLOT_MAX).contains(slot);
+    parse_duration(text).filter(within).ok_or_else(|| "it must be 100us to 1s".to_owned())
+}
+
 pub(super) fn run(args: &Args) -> ExitCode {
     let first = args.seed.unwrap_or_else(|| RandomState::new().hash_one(0) >> 16);
     for seed in first..=first.saturating_add(args.seeds - 1) {
-        let told = match simulate(seed, args.span, args.last as usize) {
+        let told = match simulate(seed, args.slot, args.span, args.last as usize) {
             Ok(report) => tell(&report, args.output.format()),
             Err(failure) => return tell_failure(&failure, args),
         };
@@ -93,8 +102,8 @@ struct FailureLine<'a> {
 
 fn tell_failure(failure: &Failure, args: &Args) -> ExitCode {
     let Failure { seed, invariant, why, at, last } = failure;
-    let span = crate::config::show_duration(args.span);
-    let again = format!("preclaim sim --seed {seed} --for {span}");
+    let (span, slot) = (show_duration(args.span), show_duration(args.slot));
+    let again = format!("preclaim sim --seed {seed} --slot {slot} --for {span}");
     last.iter().for_each(output::talk);
     if args.output.format() == Format::Json {
         let line = FailureLine { seed: *seed, failed: invariant, why, at_us: at.as_us(), again: &again };

@@ -114,8 +114,7 @@ fn timer_loaded(slot: Micros, readings: &Readings) -> Finding {
     };
     let finding = finding.is(graded(loaded.p99, fine, unfit), spread(&loaded));
     let priority = format!(
-        "real-time priority: sudo chrt --fifo 10 preclaim serve …, or CPUSchedulingPolicy=fifo and \
-         CPUSchedulingPriority=10 in its unit; what that gives: sudo chrt --reset-on-fork --fifo 10 preclaim \
+        "real-time priority: realtime = 10 in [host]; what that gives: sudo chrt --reset-on-fork --fifo 10 preclaim \
          doctor --slot {}",
         show_duration(slot)
     );
@@ -314,7 +313,7 @@ fn realtime_priority(loaded: Grade, readings: &Readings) -> Finding {
     let measured = if is_allowed { "allowed" } else { "not allowed" };
     finding
         .is(ok_or_warning(is_allowed || !is_wanted), measured)
-        .or_else("LimitRTPRIO=10 in the unit, or docker run --cap-add SYS_NICE")
+        .or_else("AmbientCapabilities=CAP_SYS_NICE in the unit, or docker run --cap-add SYS_NICE; and realtime = 10 in [host]")
         .or_else("a line for its user in /etc/security/limits.conf: preclaim - rtprio 10")
 }
 

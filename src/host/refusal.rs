@@ -58,9 +58,8 @@ impl fmt::Display for Refusal {
                 "no real-time priority {priority} ([host] realtime): {error}\n  \
                  why     it takes CAP_SYS_NICE, or RLIMIT_RTPRIO of {priority} or more; in a control group with \
                  CONFIG_RT_GROUP_SCHED, its cpu.rt_runtime_us too\n  \
-                 do      AmbientCapabilities=CAP_SYS_NICE in its unit, or LimitRTPRIO={above}, or docker run \
-                 --cap-add SYS_NICE, or sudo setcap cap_sys_nice+ep on the file preclaim after each install",
-                above = priority.saturating_add(1)
+                 do      AmbientCapabilities=CAP_SYS_NICE in its unit, or LimitRTPRIO={priority}, or docker run \
+                 --cap-add SYS_NICE, or sudo setcap cap_sys_nice+ep on the file preclaim after each install"
             ),
             Refusal::Cores { cores, error } => write!(
                 f,

@@ -54,24 +54,24 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Simulates from `seed`, with faults for `span` of virtual time.
+/// Simulates from `seed`, with slots of `slot` and faults for `span` of virtual time.
 ///
 /// # Errors
 /// The first thing that was wrong, with the last `told` things that happened.
-pub fn simulate(seed: u64, span: Micros, told: usize) -> Result<Report, Box<Failure>> {
-    match simulate_in(seed, span, 0) {
+pub fn simulate(seed: u64, slot: Micros, span: Micros, told: usize) -> Result<Report, Box<Failure>> {
+    match simulate_in(seed, slot, span, 0) {
         Ok(report) => Ok(report),
         // Words cost more than the rest, so they are only made where they are read.
-        Err(failure) => Err(simulate_in(seed, span, told).err().unwrap_or(failure)),
+        Err(failure) => Err(simulate_in(seed, slot, span, told).err().unwrap_or(failure)),
     }
 }
 
-fn simulate_in(seed: u64, span: Micros, told: usize) -> Result<Report, Box<Failure>> {
+fn simulate_in(seed: u64, slot: Micros, span: Micros, told: usize) -> Result<Report, Box<Failure>> {
     let setup = |why| {
         let invariant = "setup: a simulation begins".to_owned();
         Box::new(Failure { seed, invariant, why, at: Micros::ZERO, last: Vec::new() })
     };
-    let mut world = World::new(seed, told).map_err(setup)?;
+    let mut world = World::new(seed, slot, told).map_err(setup)?;
     pass(&mut world, span);
     let happened = world.trace.happened();
     match world.broken {

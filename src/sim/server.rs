@@ -69,10 +69,10 @@ pub(super) enum Start {
 }
 
 impl Server {
-    pub(super) fn new(dice: &mut Dice) -> Result<Self, String> {
+    pub(super) fn new(dice: &mut Dice, slot: Micros) -> Result<Self, String> {
         let preemption =
             if dice.percent(30) { "[preemption]\nenabled = true\nfreeze = \"50ms\"\n" } else { "" };
-        let text = format!("{preemption}{}", super::work::RULES);
+        let text = format!("[slot]\nlength = \"{}us\"\n{}{preemption}", slot.as_us(), super::work::RULES);
         let config = Config::parse("the simulation's rules", &text).map_err(|error| error.to_string())?;
         let options = Options {
             segment_bytes: 16_384 << dice.below(3),

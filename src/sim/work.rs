@@ -7,9 +7,9 @@ use super::dice::Dice;
 use crate::session::agent::{AgentSession, Bounds, Draft, Event, Local, Loss, News, Reply};
 use crate::types::{IntentId, Micros, RawClaim, RawExpect, RawIntent, RawMode, RawTarget, Time};
 
-/// The rules of the world in which the agents of a simulation live.
+/// The rules of the world in which the agents of a simulation live: they follow `[slot]` and its length.
 pub(super) const RULES: &str = "\
-[slot]\nhistory = \"30s\"\n
+history = \"30s\"\n
 [[resource]]\npath = \"pool\"\ncapacity = 4\n
 [[resource]]\npath = \"pool/a\"\ncapacity = 3\n
 [[resource]]\npath = \"yard/gate\"\nmax_hold = \"4s\"\n";

@@ -9,7 +9,7 @@ use super::ledger::Ledger;
 use super::network::{Link, To};
 use super::server::Server;
 use super::trace::Trace;
-use crate::types::{Agent, Fence};
+use crate::types::{Agent, Fence, Micros};
 use crate::wire::CloseCode;
 
 /// What is to happen.
@@ -86,9 +86,9 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(seed: u64, told: usize) -> Result<Self, String> {
+    pub(super) fn new(seed: u64, slot: Micros, told: usize) -> Result<Self, String> {
         let mut dice = Dice::new(seed);
-        let server = Server::new(&mut dice)?;
+        let server = Server::new(&mut dice, slot)?;
         let count = dice.within(3, 6);
         let name = |number| Agent::new(&format!("agent-{number}")).ok_or("a name");
         let names = (0..count).map(name).collect::<Result<Vec<Agent>, _>>()?;
