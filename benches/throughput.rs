@@ -10,6 +10,10 @@ use std::time::Duration;
 use preclaim::bench::{Answers, Asked, BenchError, Carried, FanOuts, Flow, burst, carry};
 use preclaim::types::Micros;
 
+/// The daemon's; see main.rs.
+#[global_allocator]
+static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 struct Settings {
     seconds: f64,
     rounds: usize,
