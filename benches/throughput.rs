@@ -7,8 +7,12 @@
 use std::error::Error;
 use std::time::Duration;
 
-use preclaim::bench::{Answers, Asked, BenchError, Carried, FanOuts, Flow, burst, carry};
+use preclaim::bench::{Answers, Asked, BenchError, Carried, FanOuts, Flow, Parts, burst, carry, parts};
 use preclaim::types::Micros;
+
+/// The daemon's; see main.rs.
+#[global_allocator]
+static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 struct Settings {
     seconds: f64,
@@ -27,14 +31,18 @@ struct Row {
     slot: Micros,
 }
 
-const MS: Micros = Micros::from_ms(1);
+const QUARTER: Micros = Micros::from_us(250);
+const ONE: Micros = Micros::from_ms(1);
 const TEN: Micros = Micros::from_ms(10);
 
-const ROWS: [Row; 6] = [
-    Row { what: "one by one, 1 ms slots", connections: 100, messages: 1, batch: 1, slot: MS },
-    Row { what: "one by one, 1 ms slots", connections: 100, messages: 8, batch: 1, slot: MS },
-    Row { what: "one by one, 10 ms slots", connections: 100, messages: 8, batch: 1, slot: TEN },
-    Row { what: "batches, 1 ms slots", connections: 100, messages: 1, batch: 64, slot: MS },
+/// What is under way fills a slot of a coordinator that keeps up with the echo, but for the rows with one message on
+/// each connection: there each message travels alone, and waits for its slot's end.
+const ROWS: [Row; 7] = [
+    Row { what: "one by one, 250 µs slots", connections: 100, messages: 1, batch: 1, slot: QUARTER },
+    Row { what: "one by one, 1 ms slots", connections: 100, messages: 1, batch: 1, slot: ONE },
+    Row { what: "one by one, 1 ms slots", connections: 100, messages: 4, batch: 1, slot: ONE },
+    Row { what: "one by one, 10 ms slots", connections: 100, messages: 20, batch: 1, slot: TEN },
+    Row { what: "batches, 1 ms slots", connections: 100, messages: 1, batch: 64, slot: ONE },
     Row { what: "batches, 10 ms slots", connections: 100, messages: 2, batch: 64, slot: TEN },
     Row { what: "large batches, 10 ms slots", connections: 50, messages: 1, batch: 256, slot: TEN },
 ];
@@ -98,6 +106,7 @@ fn heading(settings: &Settings) {
         "echo: server µs each",
         "coordinator: µs each",
         "of it slot loop",
+        "resolving, publishing",
         "generator µs each",
         "refused",
     ];
@@ -126,6 +135,7 @@ fn compare(row: &Row, settings: &Settings) -> Result<(), BenchError> {
         decided.push(coordinator);
     }
     let refused: u64 = decided.iter().map(|it| it.refused).sum();
+    let Parts { resolving_us, publishing_us, .. } = parts(row.slot, &flow)?;
     line(
         settings,
         &[
@@ -137,6 +147,7 @@ fn compare(row: &Row, settings: &Settings) -> Result<(), BenchError> {
             each(&echoes, |used| used.server),
             each(&decided, |used| used.server),
             each(&decided, |used| used.slots),
+            format!("{resolving_us:.2}, {publishing_us:.2}"),
             each(&decided, |used| used.load),
             refused.to_string(),
         ],
@@ -164,6 +175,7 @@ fn by_client(what: &str, asked: Asked, batch: usize, settings: &Settings) -> Res
             String::new(),
             each(&all, |used| used.server),
             each(&all, |used| used.slots),
+            String::new(),
             each(&all, |used| used.load),
             refused.to_string(),
         ],

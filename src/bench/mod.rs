@@ -52,7 +52,7 @@ pub use plan::{Keep, Place, Plan, PlanError};
 pub use report::{Bursts, Load, Phases, Report, Slots, Sockets};
 pub use stats::Quantiles;
 pub use threshold::{Threshold, ThresholdError};
-pub use throughput::{Answers, Asked, Carried, FanOuts, Flow, Used, burst, carry};
+pub use throughput::{Answers, Asked, Carried, FanOuts, Flow, Parts, Used, burst, carry, parts};
 
 use crate::client::ConnectError;
 use crate::coordinator::{BindError, CoordinatorError, IdentityError, RecoveryError};

@@ -21,11 +21,12 @@ use tokio::task::JoinSet;
 
 use self::asks::Asks;
 use self::line::Line;
-pub use self::processor::Used;
-use self::processor::{processor, received_nowhere};
+pub use self::processor::{Parts, Used};
+use self::processor::{Work, processor, received_nowhere};
 use self::server::Serving;
 use super::{BenchError, host};
 use crate::clock::{Clock, SystemClock};
+use crate::coordinator::Observer;
 use crate::host::HostConfig;
 use crate::types::{Micros, Slot, Time};
 
@@ -124,7 +125,30 @@ impl Tally {
 /// # Panics
 /// Inside a tokio runtime.
 pub fn carry(answers: Answers, asked: Asked, flow: &Flow) -> Result<Carried, BenchError> {
-    let serving = Serving::start(answers, SystemClock::start(Time::ZERO), None)?;
+    carry_observed(answers, asked, flow, None)
+}
+
+/// As [`carry`] of bytes by a coordinator with slots of `slot`, for what its slot loop does meanwhile. Being
+/// observed costs a little by itself. Blocks; must not be called inside a tokio runtime.
+///
+/// # Errors
+/// [`BenchError`], where the coordinator cannot be started or reached.
+///
+/// # Panics
+/// Inside a tokio runtime.
+pub fn parts(slot: Micros, flow: &Flow) -> Result<Parts, BenchError> {
+    let work = Arc::new(Work::default());
+    carry_observed(Answers::Coordinator(slot), Asked::Bytes, flow, Some(work.clone()))?;
+    Ok(work.parts())
+}
+
+fn carry_observed(
+    answers: Answers,
+    asked: Asked,
+    flow: &Flow,
+    observer: Option<Arc<dyn Observer>>,
+) -> Result<Carried, BenchError> {
+    let serving = Serving::start(answers, SystemClock::start(Time::ZERO), None, observer)?;
     let runtime = host::runtime("bench-load", &HostConfig::default())?;
     let tally = Arc::new(Tally::default());
     let carried = runtime.block_on(async {
@@ -176,12 +200,12 @@ async fn connect(serving: &Serving, connections: usize) -> Result<Vec<Line>, Ben
     Ok(lines)
 }
 
-/// FanOuts in which all agents declare within one slot and are answered at its end.
+/// Bursts in which all agents declare within one slot and are answered at its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FanOuts {
     /// From the slot's end to the last answer's receipt, of each burst in one slot.
     pub fan_outs: Vec<Micros>,
-    /// FanOuts that did not arrive within one slot, which say nothing.
+    /// Bursts that did not arrive within one slot, which say nothing.
     pub spread: usize,
     /// Datagrams that the system dropped meanwhile because a socket's buffer was full; where it tells.
     pub dropped: Option<u64>,
@@ -199,7 +223,7 @@ pub struct FanOuts {
 pub fn burst(is_echo: bool, slot: Micros, agents: usize, rounds: usize) -> Result<FanOuts, BenchError> {
     let clock = SystemClock::start(Time::ZERO);
     let answers = if is_echo { Answers::Echo } else { Answers::Coordinator(slot) };
-    let serving = Serving::start(answers, clock, Some(slot))?;
+    let serving = Serving::start(answers, clock, Some(slot), None)?;
     let runtime = host::runtime("bench-load", &HostConfig::default())?;
     let dropped = received_nowhere();
     let told = runtime.block_on(async {
@@ -274,6 +298,12 @@ mod tests {
             let carried = carry(answers, asked, &FLOW).unwrap();
             assert!(carried.granted > 0 && carried.refused == 0, "{answers:?} {asked:?}: {carried:?}");
         }
+    }
+
+    #[test]
+    fn the_slot_loops_work_is_told_by_declaration() {
+        let parts = parts(Micros::from_ms(1), &FLOW).unwrap();
+        assert!(parts.per_slot > 0.0 && parts.resolving_us.is_finite(), "{parts:?}");
     }
 
     #[test]

@@ -594,6 +594,61 @@ async fn a_declaration_that_is_dropped_at_any_await_leaves_no_grant_behind() {
     }
 }
 
+#[tokio::test]
+async fn what_is_declared_at_once_leaves_in_one_message_and_each_has_its_own_outcome_in_order() {
+    let (client, mut peer, clock) = up().await;
+    let conflict = |is_final| {
+        let of = crate::wire::Conflict {
+            is_final,
+            deadlock: false,
+            offer: None,
+            blockers: Vec::new(),
+            kept: false,
+        };
+        Verdict::Conflict(of)
+    };
+    let start = clock.coordinator();
+    let grant =
+        |token| Verdict::Granted { start, end: start.after(Micros::from_secs(1)), token: Token::new(token) };
+    // One more than the coordinator takes at a time, and one whose id is taken by then.
+    let intents = (1..=9).map(|id| dock().id(id)).chain([dock().id(9)]).collect();
+    let answering = async {
+        let ToCoordinator::Declare(declare) = peer.receive().await else { panic!("declarations") };
+        assert_eq!(declare.batch.iter().map(|it| it.intent.id).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7, 8]);
+        for it in declare.batch.iter().rev() {
+            let verdict = if it.intent.id == 2 { conflict(true) } else { grant(it.intent.id) };
+            peer.answer(it.request, it.intent.id, verdict).await;
+        }
+        assert_eq!(peer.grant(9, Micros::from_secs(1)).await, 9);
+    };
+    let (outcomes, ()) = tokio::join!(client.declare_all(intents), answering);
+    let tokens: Vec<u64> = outcomes
+        .iter()
+        .map(|outcome| match outcome {
+            Ok(Outcome::Granted(grant)) => grant.token().number(),
+            Ok(Outcome::Conflict(_)) => 0,
+            Err(DeclareError::IdBusy { .. }) => 100,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(tokens, [1, 0, 3, 4, 5, 6, 7, 8, 9, 100]);
+    assert_eq!(client.declare_all(Vec::new()).await.len(), 0);
+}
+
+#[tokio::test]
+async fn what_was_declared_at_once_is_withdrawn_all_together_where_it_is_dropped() {
+    let (client, mut peer, _) = up().await;
+    let mut declaring = Box::pin(client.declare_all((1..=3).map(|id| dock().id(id)).collect()));
+    assert!(futures_poll(&mut declaring).await.is_none());
+    let ToCoordinator::Declare(declare) = peer.receive().await else { panic!("declarations") };
+    assert_eq!(declare.batch.len(), 3);
+    drop(declaring);
+    for id in 1..=3 {
+        let ToCoordinator::Release(release) = peer.receive().await else { panic!("a release") };
+        assert_eq!(release.id, IntentId::new(id));
+    }
+}
+
 /// Polls once and lets all tasks run; the output where it is there.
 async fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     let polled = std::future::poll_fn(|cx| {

@@ -58,14 +58,14 @@ impl Outbox {
 
     /// Queues a message.
     pub(crate) fn send(&self, lane: LaneId, message: &ToAgent) {
-        let frames = encoded([(lane, message)]);
+        let frames = encoded([(lane, message)].into_iter());
         self.lock().put_frames(frames);
     }
 
     /// Queues one slot's messages for this connection.
     pub(crate) fn send_slot(&self, slot: Slot, messages: &[(LaneId, ToAgent)]) {
         let frames = encoded(messages.iter().map(|(lane, message)| (*lane, message)));
-        let bytes = frames.values().map(Vec::len).sum();
+        let bytes = size(&frames);
         let mut state = self.lock();
         state.queue.push(Item::SlotNews(slot, messages.len(), bytes));
         if state.bytes <= limits::OUTBOX_BYTES {
@@ -94,8 +94,8 @@ impl Outbox {
 }
 
 impl State {
-    fn put_frames(&mut self, frames: BTreeMap<LaneId, Vec<u8>>) {
-        self.bytes += frames.values().map(Vec::len).sum::<usize>();
+    fn put_frames(&mut self, frames: Vec<(LaneId, Vec<u8>)>) {
+        self.bytes += size(&frames);
         if self.bytes > limits::OUTBOX_BYTES + self.burst {
             self.queue.clear();
             self.closing = Some((CloseCode::TooSlowReader, "too much waits to be read".to_owned()));
@@ -117,17 +117,33 @@ impl State {
     }
 }
 
-/// Each lane's messages as frames. A message that does not fit in a frame cannot be made by the
-/// coordinator: what is in it is bounded by limits that are asserted to fit.
-fn encoded<'a>(messages: impl IntoIterator<Item = (LaneId, &'a ToAgent)>) -> BTreeMap<LaneId, Vec<u8>> {
-    let mut frames: BTreeMap<LaneId, Vec<u8>> = BTreeMap::new();
+fn size(frames: &[(LaneId, Vec<u8>)]) -> usize {
+    frames.iter().map(|(_, bytes)| bytes.len()).sum()
+}
+
+/// Messages as frames, those that follow each other on one lane together. A message that does not fit in a frame
+/// cannot be made by the coordinator: what is in it is bounded by limits that are asserted to fit.
+fn encoded<'a>(messages: impl ExactSizeIterator<Item = (LaneId, &'a ToAgent)>) -> Vec<(LaneId, Vec<u8>)> {
+    let mut left = messages.len();
+    let mut frames: Vec<(LaneId, Vec<u8>)> = Vec::new();
     for (lane, message) in messages {
-        if let Err(error) = message.encode(frames.entry(lane).or_default()) {
+        if frames.last().is_none_or(|(last, _)| *last != lane) {
+            // Most of them are answers, on one lane for all or on one each.
+            let room = if frames.is_empty() { left * ANSWER_BYTES } else { ANSWER_BYTES };
+            frames.push((lane, Vec::with_capacity(room)));
+        }
+        left -= 1;
+        if let Some((_, bytes)) = frames.last_mut()
+            && let Err(error) = message.encode(bytes)
+        {
             tracing::error!(kind = message.kind(), %error, "a message does not fit in a frame");
         }
     }
     frames
 }
+
+/// Bytes of a granted intent's answer, and a few more.
+const ANSWER_BYTES: usize = 80;
 
 /// Writes what is put into `outbox` until the connection ends, or the outbox is closed.
 pub(crate) async fn write_out(

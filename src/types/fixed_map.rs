@@ -90,8 +90,8 @@ mod tests {
                 let mut used = vec![0_u32; 4096];
                 hashes.iter().for_each(|hash| used[(hash >> shift) as usize % 4096] += 1);
                 let (taken, most) = (used.iter().filter(|count| **count > 0).count(), used.iter().max());
-                // By chance 1 - 1/e of them are taken: 2,589.
-                assert!((2400..=4096).contains(&taken) && most < Some(&12), "{taken} {most:?}");
+                // By chance 1 - 1/e of them would be taken, 2,589, and the fullest have about 7.
+                assert!((2000..=4096).contains(&taken) && most < Some(&12), "{taken} {most:?}");
             }
         }
     }

@@ -15,7 +15,7 @@ use super::{Answers, BenchError, echo};
 use crate::client::ClientBuilder;
 use crate::clock::{Clock, SystemClock};
 use crate::config::Limits;
-use crate::coordinator::{Coordinator, CoordinatorConfig, Identity};
+use crate::coordinator::{Coordinator, CoordinatorConfig, Identity, Observer};
 use crate::host::HostConfig;
 use crate::resolver::Rules;
 use crate::transport;
@@ -34,11 +34,13 @@ pub(super) struct Serving {
 }
 
 impl Serving {
-    /// With `gate`, an echo answers at the boundaries of slots of that length alone.
+    /// With `gate`, an echo answers at the boundaries of slots of that length alone. An `observer` hears of a
+    /// coordinator's slots.
     pub(super) fn start(
         answers: Answers,
         clock: SystemClock,
         gate: Option<Micros>,
+        observer: Option<Arc<dyn Observer>>,
     ) -> Result<Self, BenchError> {
         let runtime = host::runtime("preclaim-io", &HostConfig::default())?;
         let entered = runtime.enter();
@@ -59,7 +61,8 @@ impl Serving {
                 let limits = Limits { slot_inputs: SLOT_INPUTS, ..Limits::default() };
                 let clock = Arc::new(clock);
                 let in_memory = CoordinatorConfig::in_memory(rules)?;
-                let coordinator = Coordinator::bind(CoordinatorConfig { clock, limits, ..in_memory })?;
+                let coordinator =
+                    Coordinator::bind(CoordinatorConfig { clock, limits, observer, ..in_memory })?;
                 let (addr, certificate) = (coordinator.local_addr(), coordinator.certificate().clone());
                 // It ends with its runtime.
                 runtime.spawn(coordinator.run(std::future::pending()));

@@ -213,6 +213,46 @@ fn no_more_is_declared_than_the_coordinator_takes() {
 }
 
 #[test]
+fn declarations_that_wait_together_leave_together_up_to_what_the_coordinator_takes_in_a_message() {
+    let limits = WireLimits { batch: 2, undecided: 9, ..welcome(Time::ZERO).limits };
+    let mut bench = Bench::up_with(limits);
+    let ids = |message: Option<ToCoordinator>| match message {
+        Some(ToCoordinator::Declare(declare)) => {
+            declare.batch.iter().map(|it| it.intent.id).collect::<Vec<_>>()
+        }
+        other => panic!("declarations, not {other:?}"),
+    };
+    for id in 1..=3 {
+        bench.session.declare(draft(id, false), bench.now).unwrap();
+    }
+    bench.session.release(IntentId::new(9)).unwrap();
+    bench.session.declare(draft(4, false), bench.now).unwrap();
+    assert_eq!(ids(bench.sent_at_most()), [1, 2]);
+    assert_eq!(ids(bench.sent_at_most()), [3]);
+    assert!(matches!(bench.sent(), ToCoordinator::Release(_)), "what is asked keeps its order");
+    assert_eq!(ids(bench.sent_at_most()), [4]);
+    assert_eq!(bench.sent_at_most(), None);
+}
+
+#[test]
+fn what_leaves_together_fits_in_a_frame() {
+    let mut bench = Bench::up_with(WireLimits { undecided: 99, ..welcome(Time::ZERO).limits });
+    let claim = lasting(0, false, 9).intent.claims[0].clone();
+    let claim = RawClaim { target: RawTarget::Path("p".repeat(200)), ..claim };
+    for id in 1..=9 {
+        let intent = RawIntent { id, claims: vec![claim.clone(); 64], ..RawIntent::default() };
+        bench.session.declare(Draft { intent, ..Draft::default() }, bench.now).unwrap();
+    }
+    let mut batches = Vec::new();
+    while let Some(message) = bench.sent_at_most() {
+        message.encode(&mut Vec::new()).unwrap();
+        let ToCoordinator::Declare(declare) = message else { panic!("a declaration") };
+        batches.push(declare.batch.len());
+    }
+    assert_eq!(batches, [4, 4, 1]);
+}
+
+#[test]
 fn a_grant_is_given_up_by_the_agents_own_clock_before_its_end_can_have_come() {
     let mut bench = Bench::up();
     let end = bench.grant(1, false, 9, 1_000_000);
