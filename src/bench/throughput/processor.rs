@@ -63,7 +63,9 @@ impl Work {
 
 impl Observer for Work {
     fn slot_done(&self, report: &SlotReport) {
-        let add = |sum: &AtomicU64, more: u64| drop(sum.fetch_add(more, Ordering::Relaxed));
+        let add = |sum: &AtomicU64, more: u64| {
+            let _ = sum.fetch_add(more, Ordering::Relaxed);
+        };
         add(&self.inputs, report.inputs as u64);
         add(&self.slots, 1);
         add(&self.resolving_us, report.resolved.since(report.closed).as_us());

@@ -300,7 +300,7 @@ fn asks_for(name: Option<&str>) -> Hello {
 
 #[test]
 fn a_certified_name_is_the_name_and_who_asks_for_another_is_refused_with_both_told() {
-    let mut sessions = World::new().sessions;
+    let mut sessions = World::new(crate::slot::Room::default()).sessions;
     let certified = Agent::new("robot-1").unwrap();
     let mut enter = |connection, name, certified: Option<&Agent>| {
         let effects = sessions.hello(ConnectionId(connection), &asks_for(name), certified, Time::ZERO)?;
