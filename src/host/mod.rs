@@ -88,8 +88,11 @@ impl HostConfig {
             refused.push(refusal);
         }
         let tried = [Role::SlotLoop, Role::Network].map(|role| {
-            let asked = &self;
-            thread::scope(|scope| scope.spawn(|| asked.take(role)).join().unwrap_or_default())
+            thread::scope(|scope| {
+                let thread = thread::Builder::new().spawn_scoped(scope, || self.take(role));
+                // Without a thread to try it on, those that are to have it will tell.
+                thread.ok().and_then(|thread| thread.join().ok()).unwrap_or_default()
+            })
         });
         for refusal in tried.into_iter().flatten() {
             self.go_without(&refusal);
