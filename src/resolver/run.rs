@@ -145,6 +145,7 @@ impl<'a> SlotRun<'a> {
     pub(super) fn run(mut self, batch: &SlotBatch) -> SlotOutcome {
         self.decisions.reserve(batch.inputs().len());
         self.ranks.reserve(batch.inputs().len());
+        self.arrivals.reserve(batch.inputs().len());
         self.take_arrivals(batch.inputs());
         self.expire();
         self.place_all();

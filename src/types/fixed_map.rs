@@ -26,8 +26,8 @@ const END_OF_TEXT: u8 = 0xff;
 ///
 /// A part is hashed in one go, in about half the time that the standard library's hasher takes to collect
 /// it. One that folds word after word in by a multiplication would be faster yet; but agents choose the ids and paths
-/// that are hashed, and for any first words of a name it takes them a subtraction to find last ones with which all
-/// names hash alike, so that each look at one compares all. With this one they have to search for each pair.
+/// that are hashed, and whatever a name begins with, one exclusive or finds an end with which it hashes like another:
+/// a hundred thousand such names, and each look at one compares them all. Here each pair takes a search.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FixedHasher(u64);
 
