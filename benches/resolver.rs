@@ -157,7 +157,12 @@ mod steady {
         conflicts: u64,
         /// Segments of a path.
         depth: usize,
+        /// For how many slots an ended id is remembered, at most.
+        remembered: u64,
     }
+
+    /// As configured where nothing is said: a minute, so that the limit on remembered ids binds.
+    const DEFAULT: u64 = 6_000;
 
     /// A declaration: the path's number and its window's start.
     struct Wanted {
@@ -212,7 +217,8 @@ mod steady {
 
         /// A coordinator that has done this for so long that nothing grows any more.
         fn warmed_up(self, reports: bool) -> (Resolver, u64) {
-            let mut resolver = Resolver::new(Rules::default());
+            let retention = Micros::from_us(self.remembered * SLOT);
+            let mut resolver = Resolver::new(Rules { retention, ..Rules::default() });
             if reports {
                 resolver = resolver.reporting_changes();
             }
@@ -248,18 +254,25 @@ mod steady {
     /// By the number of live grants, and the segments of a path.
     #[divan::bench(args = [(FEW, 1), (FEW, 2), (FEW, 3), (MANY, 1), (MANY, 2), (MANY, 3)], sample_count = SLOTS, sample_size = 1)]
     fn uncontended(bencher: Bencher<'_, '_>, (live, depth): (u64, usize)) {
-        run(bencher, Load { live, conflicts: 0, depth }, false);
+        run(bencher, Load { live, conflicts: 0, depth, remembered: DEFAULT }, false);
+    }
+
+    /// With ids that are forgotten after so many slots: what it costs that a million of them are remembered,
+    /// more than any cache holds.
+    #[divan::bench(args = [1, 10, 100], sample_count = SLOTS, sample_size = 1)]
+    fn uncontended_and_forgotten_after_slots(bencher: Bencher<'_, '_>, remembered: u64) {
+        run(bencher, Load { live: FEW, conflicts: 0, depth: 2, remembered }, false);
     }
 
     /// With what a record of the slot is made of.
     #[divan::bench(args = [FEW, MANY], sample_count = SLOTS, sample_size = 1)]
     fn uncontended_and_recorded(bencher: Bencher<'_, '_>, live: u64) {
-        run(bencher, Load { live, conflicts: 0, depth: 2 }, true);
+        run(bencher, Load { live, conflicts: 0, depth: 2, remembered: DEFAULT }, true);
     }
 
     #[divan::bench(args = [FEW, MANY], sample_count = SLOTS, sample_size = 1)]
     fn half_of_them_conflicting(bencher: Bencher<'_, '_>, live: u64) {
-        run(bencher, Load { live, conflicts: 50, depth: 2 }, false);
+        run(bencher, Load { live, conflicts: 50, depth: 2, remembered: DEFAULT }, false);
     }
 
     /// Windows by resource and start, with their ends.
@@ -269,7 +282,7 @@ mod steady {
     /// put in, and after that those are taken out that have ended.
     #[divan::bench(args = [FEW, MANY], sample_count = SLOTS, sample_size = 1)]
     fn bare_check_insert_and_remove(bencher: Bencher<'_, '_>, live: u64) {
-        let load = Load { live, conflicts: 0, depth: 2 };
+        let load = Load { live, conflicts: 0, depth: 2, remembered: DEFAULT };
         let mut bare = Bare::new();
         let mut ends = VecDeque::new();
         let mut last = 0;
@@ -355,13 +368,13 @@ mod slivers {
         });
     }
 
-    #[divan::bench(args = [1, 2, 8, 64], sample_count = 10, sample_size = 1)]
+    #[divan::bench(args = [1, 2, 8, 64], sample_count = 3, sample_size = 1)]
     fn claims_at_odd_offsets(bencher: Bencher<'_, '_>, claims: u64) {
         slots(bencher, filled(), |slot| odd(slot, claims, 60_000_000));
     }
 
     /// Without slack: the counter-offer alone looks ahead.
-    #[divan::bench(args = [1, 2, 8, 64], sample_count = 10, sample_size = 1)]
+    #[divan::bench(args = [1, 2, 8, 64], sample_count = 3, sample_size = 1)]
     fn offer_for_claims_at_odd_offsets(bencher: Bencher<'_, '_>, claims: u64) {
         slots(bencher, filled(), |slot| odd(slot, claims, 0));
     }

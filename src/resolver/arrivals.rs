@@ -24,6 +24,7 @@ struct Arrival {
 impl SlotRun<'_> {
     /// Takes in all inputs of the slot, in arrival order.
     pub(super) fn take_arrivals(&mut self, inputs: &[Input]) {
+        self.state.book.look_ahead(inputs.iter().filter_map(Input::named));
         for (input, message) in inputs.iter().enumerate() {
             let arrival = Arrival { input, at: message.at() };
             match message {

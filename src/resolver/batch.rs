@@ -116,6 +116,15 @@ impl Input {
             Input::Agent { at, .. } | Input::System { at, .. } => *at,
         }
     }
+
+    /// The intent that it names, if it names one.
+    pub(super) fn named(&self) -> Option<(&Agent, IntentId)> {
+        match self {
+            Input::Agent { agent, op, .. } => Some((agent, op.id())),
+            Input::System { op: SystemOp::Release { agent, id, .. }, .. } => Some((agent, *id)),
+            Input::System { .. } => None,
+        }
+    }
 }
 
 /// Why a batch cannot be built: an input that does not belong to the slot or its place in it.

@@ -3,16 +3,21 @@
 mod consistency;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hint::black_box;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
 use super::digest::{Item, ItemHasher, StateDigest};
 use super::ledger::{GroupId, Ledger};
+use super::records::Records;
+pub(super) use super::records::{Record, RecordNo};
 use super::slab::{Number, Slab};
 pub(super) use super::state::{Ended, Undecided};
 use super::state::{Granted, SlotChanges, Standing, StandingChange};
 use crate::limits;
-use crate::types::{Agent, FixedMap, Intent, IntentKey, Micros, Slot, TaskId, Time, Token, Verdict, Window};
+use crate::types::{
+    Agent, FixedMap, Intent, IntentId, IntentKey, Micros, Slot, TaskId, Time, Token, Verdict, Window,
+};
 
 /// A task: an agent and what it is doing.
 pub(super) type Task = (Agent, TaskId);
@@ -49,7 +54,7 @@ impl Grant {
     }
 
     /// The grant as data, with the windows that it has.
-    fn to_state(&self, windows: &[Window]) -> Granted {
+    pub(super) fn to_state(&self, windows: &[Window]) -> Granted {
         let Grant {
             key: _,
             token,
@@ -121,57 +126,10 @@ impl Grant {
     }
 }
 
-/// A record's number, while there is something that it stands for or that waits to be forgotten.
-pub(super) type RecordNo = Number;
-
-/// What an id stands for. A grant may have an undecided revision beside it; nothing else goes together.
-#[derive(Clone, Debug)]
-pub(super) struct Record {
-    pub(super) key: IntentKey,
-    pub(super) undecided: Option<Undecided>,
-    pub(super) grant: Option<Token>,
-    /// The number of that grant.
-    grant_no: Number,
-    pub(super) ended: Option<Ended>,
-    /// How often it stands in the line of ended ids.
-    queued: u32,
-    /// Its part of the state digest, as of the last slot, and whether it has changed since.
-    hash: Option<u128>,
-    is_touched: bool,
-    /// Whether it is listed among the undecided; in the slot in which it comes to be, it is fresh.
-    is_listed: bool,
-    is_fresh: bool,
-    /// The content that it stood for as of the last slot, where changes are reported.
-    settled: Option<Arc<Intent>>,
-}
-
-impl Record {
-    fn blank(key: IntentKey) -> Self {
-        Record {
-            key,
-            undecided: None,
-            grant: None,
-            grant_no: 0,
-            ended: None,
-            queued: 0,
-            hash: None,
-            is_touched: false,
-            is_listed: false,
-            is_fresh: false,
-            settled: None,
-        }
-    }
-
-    fn is_blank(&self) -> bool {
-        self.undecided.is_none() && self.grant.is_none() && self.ended.is_none()
-    }
-}
-
 /// Every intent that is undecided, granted or remembered.
 #[derive(Debug)]
 pub(super) struct Book {
-    by_key: FixedMap<IntentKey, RecordNo>,
-    records: Slab<Record>,
+    records: Records,
     grants: Slab<Grant>,
     by_token: BTreeMap<Token, Number>,
     /// Grants by the slot in which they expire, in no order that matters; each knows where it stands.
@@ -198,8 +156,7 @@ impl Book {
     /// An empty book for slots of that length.
     pub(super) fn new(length: Micros) -> Self {
         Book {
-            by_key: FixedMap::default(),
-            records: Slab::default(),
+            records: Records::default(),
             grants: Slab::default(),
             by_token: BTreeMap::new(),
             expiring: BTreeMap::new(),
@@ -218,7 +175,6 @@ impl Book {
 
     /// Makes room for so many records.
     pub(super) fn reserve(&mut self, records: usize) {
-        self.by_key.reserve(records);
         self.records.reserve(records);
     }
 
@@ -233,11 +189,12 @@ impl Book {
         let settled = standing.intent().cloned();
         let Standing { undecided, grant, ended } = standing;
         let is_listed = undecided.is_some();
-        let token = grant.as_ref().map(|granted| granted.token);
-        let blank = Record::blank(key.clone());
-        let record = Record { undecided, grant: token, ended, hash: Some(hash), is_listed, settled, ..blank };
-        let no = self.records.put(record);
-        self.by_key.insert(key.clone(), no);
+        let (no, _) = self.records.enter(key);
+        if let Some(record) = self.records.get_mut(no) {
+            record.grant = grant.as_ref().map(|granted| granted.token);
+            (record.undecided, record.ended, record.settled) = (undecided, ended, settled);
+            (record.hash, record.is_listed) = (Some(hash), is_listed);
+        }
         if is_listed {
             self.undecided.insert(key.clone(), no);
         }
@@ -262,7 +219,7 @@ impl Book {
     /// Remembers these ended ids.
     pub(super) fn restore_ended(&mut self, ended: VecDeque<(Time, IntentKey)>) {
         for (at, key) in ended {
-            let no = self.number_of(&key);
+            let (no, _) = self.records.enter(&key);
             if let Some(record) = self.records.get_mut(no) {
                 record.queued += 1;
                 self.ended.push_back((at, no));
@@ -281,30 +238,24 @@ impl Book {
         }
     }
 
-    /// The number of the id's record, a blank one if need be.
-    fn number_of(&mut self, key: &IntentKey) -> RecordNo {
-        let next = self.records.next();
-        let no = *self.by_key.entry(key.clone()).or_insert(next);
-        if no == next {
-            self.records.put(Record::blank(key.clone()));
-        }
-        no
-    }
-
     /// The number of the id's record, and whether it is a new one; one that stays blank is dropped at the end
     /// of the slot.
     pub(super) fn enter(&mut self, key: &IntentKey) -> (RecordNo, bool) {
-        let next = self.records.next();
-        let no = self.number_of(key);
-        if no == next {
+        let (no, is_new) = self.records.enter(key);
+        if is_new {
             self.touch(no);
         }
-        (no, no == next)
+        (no, is_new)
+    }
+
+    /// Looks where these ids stand: see [`Records::look_ahead`].
+    pub(super) fn look_ahead<'a>(&self, keys: impl Iterator<Item = (&'a Agent, IntentId)>) {
+        self.records.look_ahead(keys);
     }
 
     /// The number of the id's record, where there is one.
     pub(super) fn find(&self, key: &IntentKey) -> Option<RecordNo> {
-        self.by_key.get(key).copied()
+        self.records.find(key)
     }
 
     /// A record, to be changed.
@@ -403,6 +354,19 @@ impl Book {
         record.undecided = Some(undecided);
         if !record.is_listed && !std::mem::replace(&mut record.is_fresh, true) {
             self.fresh.push(no);
+        }
+    }
+
+    /// What is undecided of the id, in its turn, to be kept out of the book until it is decided; or given back,
+    /// where it waits.
+    pub(super) fn lend_undecided(&mut self, no: RecordNo) -> Option<Undecided> {
+        self.records.get_mut(no)?.undecided.take()
+    }
+
+    /// See [`Book::lend_undecided`].
+    pub(super) fn give_back(&mut self, no: RecordNo, undecided: Undecided) {
+        if let Some(record) = self.records.get_mut(no) {
+            record.undecided = Some(undecided);
         }
     }
 
@@ -553,18 +517,18 @@ impl Book {
 
     /// Forgets what ended so long ago that no message can find it, and the oldest beyond the limit.
     pub(super) fn forget(&mut self, now: Time, retention: Micros) {
+        let mut gone = Vec::new();
         while let Some((at, no)) = self.ended.front().copied() {
             if at.after(retention) > now && self.ended.len() <= limits::ENDED_IDS {
-                return;
+                break;
             }
             self.ended.pop_front();
             self.forgotten += 1;
             let Some(record) = self.touch(no) else { continue };
             record.queued -= 1;
-            if record.ended.as_ref().is_some_and(|ended| ended.at == at) {
-                record.ended = None;
-            }
+            gone.extend(record.ended.take_if(|ended| ended.at == at));
         }
+        look_ahead_to_drop(&gone);
     }
 
     /// Takes what changed in this slot into the state digest, and drops records that stand for nothing.
@@ -581,6 +545,7 @@ impl Book {
             let keys = remembered.iter().filter_map(|no| Some(self.records.get(*no)?.key.clone()));
             (changes.remembered, changes.forgotten) = (keys.collect(), forgotten);
         }
+        let mut blank = Vec::new();
         for no in std::mem::take(&mut self.touched) {
             let Some(record) = self.records.get_mut(no) else { continue };
             let grant = record.grant.and_then(|_| self.grants.get(record.grant_no));
@@ -596,10 +561,11 @@ impl Book {
                 changes.standings.push(StandingChange { key: record.key.clone(), standing, before });
             }
             if is_blank && record.queued == 0 {
-                self.by_key.remove(&record.key);
-                self.records.take(no);
+                blank.push(no);
             }
         }
+        self.records.look_ahead_to_drop(&blank);
+        blank.into_iter().for_each(|no| self.records.remove(no));
     }
 
     /// Takes out the grants all of whose windows have ended in the slot, by token.
@@ -608,8 +574,10 @@ impl Book {
         while let Some(first) = self.expiring.first_entry().filter(|first| *first.key() <= slot) {
             due.extend(first.remove());
         }
-        due.sort_unstable_by_key(|no| self.grants.get(*no).map(|grant| grant.token));
-        due.into_iter().filter_map(|no| self.take_numbered(no)).collect()
+        let token = |no: Number| self.grants.get(no).map(|grant| (grant.token, no));
+        let mut due: Vec<(Token, Number)> = due.into_iter().filter_map(token).collect();
+        due.sort_unstable();
+        due.into_iter().filter_map(|(_, no)| self.take_numbered(no)).collect()
     }
 
     /// How long the agent's grants in force lay within `span`, summed; zero where holders are not followed.
@@ -619,6 +587,18 @@ impl Book {
         let held = begun.filter_map(|(from, token)| Window::new(*from, self.grant(*token)?.end));
         held.filter_map(|window| window.overlap(span)).fold(Micros::ZERO, |sum, it| sum.plus(it.duration()))
     }
+}
+
+/// Looks at what is dropped with what has been forgotten. That was last looked at long ago: one after the
+/// other, side by side, it comes from memory in a fraction of the time that it takes to wait for each.
+fn look_ahead_to_drop(gone: &[Ended]) {
+    let intents = gone.iter().map(|ended| Arc::strong_count(&ended.intent));
+    black_box(intents.sum::<usize>());
+    let claims = gone.iter().map(|ended| Arc::strong_count(&ended.intent.claims));
+    black_box(claims.sum::<usize>());
+    let paths =
+        gone.iter().filter_map(|ended| ended.intent.claims.first()?.target.path().as_str().bytes().next());
+    black_box(paths.map(usize::from).sum::<usize>());
 }
 
 fn note_holder(by_agent: &mut FixedMap<Agent, BTreeSet<(Time, Token)>>, grant: &Grant) {
@@ -631,27 +611,8 @@ pub(super) fn decided_from(at: Time, length: Micros) -> Slot {
     Slot::of(at.before(Micros::from_us(1)), length)
 }
 
-impl Record {
-    fn hash_of(&self, hasher: &mut ItemHasher, grant: Option<&Grant>, ledger: &Ledger) -> u128 {
-        hash_of(
-            hasher,
-            &self.key,
-            self.undecided.as_ref(),
-            grant.map(|grant| (grant, windows_of(grant, ledger))),
-            self.ended.as_ref(),
-        )
-    }
-
-    fn standing(&self, grant: Option<&Grant>, ledger: &Ledger) -> Standing {
-        Standing {
-            undecided: self.undecided.clone(),
-            grant: grant.map(|grant| grant.to_state(windows_of(grant, ledger))),
-            ended: self.ended.clone(),
-        }
-    }
-}
-
-fn windows_of<'a>(grant: &Grant, ledger: &'a Ledger) -> &'a [Window] {
+/// The windows of a grant.
+pub(super) fn windows_of<'a>(grant: &Grant, ledger: &'a Ledger) -> &'a [Window] {
     ledger.group(grant.group).map_or(&[], |group| &group.windows)
 }
 

@@ -289,10 +289,7 @@ impl EndedGrants {
         if self.keeps_noted {
             self.noted.push((agent.clone(), window));
         }
-        if !self.by_agent.contains_key(agent) {
-            self.by_agent.insert(agent.clone(), VecDeque::new());
-        }
-        let Some(held) = self.by_agent.get_mut(agent) else { return };
+        let held = self.by_agent.entry(agent.clone()).or_default();
         while held.len() >= limits::ENDED_GRANTS_BY_AGENT || held.front().is_some_and(|it| it.end() <= from) {
             let gone = held.pop_front().map(|gone| hash_of_held(&mut self.hasher, agent, gone));
             self.change.replace(gone, None);

@@ -26,6 +26,7 @@ mod outcome;
 mod placement;
 mod preemption;
 mod quiet;
+mod records;
 mod report;
 mod rings;
 mod rules;

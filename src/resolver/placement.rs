@@ -30,9 +30,8 @@ struct Asker {
 impl SlotRun<'_> {
     /// One intent's turn.
     pub(super) fn take_turn(&mut self, turn: Turn, no: RecordNo) {
-        let Some(record) = self.state.book.numbered(no) else { return };
-        let Some(undecided) = record.undecided.clone() else { return };
-        let key = record.key.clone();
+        let Some(undecided) = self.state.book.lend_undecided(no) else { return };
+        let Some(key) = self.state.book.numbered(no).map(|record| record.key.clone()) else { return };
         self.turns += 1;
         if undecided.withdrawn_for.is_some() {
             self.second_turns.insert(key.clone(), self.turns);
@@ -250,6 +249,7 @@ impl SlotRun<'_> {
         let waits = self.may_wait(undecided);
         if waits {
             self.hold_place(plan, undecided, starts.first);
+            self.state.book.give_back(asker.no, undecided.clone());
         } else {
             self.state.book.take_undecided(asker.no);
         }

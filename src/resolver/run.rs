@@ -143,6 +143,9 @@ impl<'a> SlotRun<'a> {
 
     /// Runs the steps of the contract in their order.
     pub(super) fn run(mut self, batch: &SlotBatch) -> SlotOutcome {
+        self.decisions.reserve(batch.inputs().len());
+        self.ranks.reserve(batch.inputs().len());
+        self.arrivals.reserve(batch.inputs().len());
         self.take_arrivals(batch.inputs());
         self.expire();
         self.place_all();

@@ -3,66 +3,68 @@
 #![allow(clippy::disallowed_types)] // this file is where the seeded map is replaced
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
+
+use siphasher::sip::SipHasher13;
 
 /// A hash map whose hasher has fixed keys.
-pub type FixedMap<K, V> = HashMap<K, V, BuildHasherDefault<FoldHasher>>;
+pub type FixedMap<K, V> = HashMap<K, V, BuildHasherDefault<FixedHasher>>;
 
 /// A hash set whose hasher has fixed keys.
-pub type FixedSet<K> = HashSet<K, BuildHasherDefault<FoldHasher>>;
+pub type FixedSet<K> = HashSet<K, BuildHasherDefault<FixedHasher>>;
 
-/// Folds each word in by one multiplication: a few times faster than the standard library's, whose strength would be
-/// wasted here. Keys that anybody knows keep nobody from making collisions.
-#[derive(Clone, Copy, Debug)]
-pub struct FoldHasher(u64);
+/// A map by [`fixed_hash`], which is not hashed again.
+pub type HashedMap<V> = HashMap<u64, V, BuildHasherDefault<Hashed>>;
 
-/// Digits of pi, which have no pattern.
-const SEED: u64 = 0x243F_6A88_85A3_08D3;
-const FACTOR: u64 = 0x1319_8A2E_0370_7344 | 1;
+/// Any odd number: half of a key, beside what was hashed so far.
+const KEY: u64 = 0x9e37_79b9_7f4a_7c15;
 
-impl Default for FoldHasher {
-    fn default() -> Self {
-        FoldHasher(SEED)
-    }
-}
+/// What no byte of a text is; the standard library writes it behind one.
+const END_OF_TEXT: u8 = 0xff;
 
-impl FoldHasher {
-    fn fold(&mut self, word: u64) {
-        let product = u128::from(self.0 ^ word) * u128::from(FACTOR);
-        // Low bits choose the bucket, high bits tell entries apart: each half has to know of the other.
-        self.0 = (product as u64) ^ ((product >> 64) as u64);
-    }
-}
+/// SipHash-1-3 of one part after the other: each part's hash is half of the next one's key.
+///
+/// A part is hashed in one go, in about half the time that the standard library's hasher takes to collect
+/// it. One that folds word after word in by a multiplication would be faster yet; but agents choose the ids and paths
+/// that are hashed, and whatever a name begins with, one exclusive or finds an end with which it hashes like another:
+/// a hundred thousand such names, and each look at one compares them all. Here each pair takes a search.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FixedHasher(u64);
 
-impl Hasher for FoldHasher {
+impl Hasher for FixedHasher {
     fn write(&mut self, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks::<8>();
-        words.iter().for_each(|word| self.fold(u64::from_le_bytes(*word)));
-        if !rest.is_empty() {
-            // With how many there are, so that zeros at the end count.
-            let last = rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
-            self.fold(last | (rest.len() as u64) << 56);
+        self.0 = SipHasher13::new_with_keys(self.0, KEY).hash(bytes);
+    }
+
+    fn write_u8(&mut self, byte: u8) {
+        if byte == END_OF_TEXT {
+            self.0 = self.0.rotate_left(1); // parts are told apart without it
+        } else {
+            self.write(&[byte]);
         }
     }
 
-    fn write_u8(&mut self, number: u8) {
-        self.fold(number.into());
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// The hash of a value, alike in every process.
+pub fn fixed_hash(value: &impl Hash) -> u64 {
+    BuildHasherDefault::<FixedHasher>::default().hash_one(value)
+}
+
+/// Takes a hash for what it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = fixed_hash(&(self.0, bytes));
     }
 
-    fn write_u16(&mut self, number: u16) {
-        self.fold(number.into());
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.fold(number.into());
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.fold(number);
-    }
-
-    fn write_usize(&mut self, number: usize) {
-        self.fold(number as u64);
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
     }
 
     fn finish(&self) -> u64 {
@@ -72,34 +74,42 @@ impl Hasher for FoldHasher {
 
 #[cfg(test)]
 mod tests {
-    use std::hash::{BuildHasher, Hash};
-
     use super::*;
 
-    fn hash(what: impl Hash) -> u64 {
-        BuildHasherDefault::<FoldHasher>::default().hash_one(what)
+    #[test]
+    fn what_differs_in_any_part_differs_in_its_hash() {
+        let all = [
+            fixed_hash(&("ab", "c")),
+            fixed_hash(&("a", "bc")),
+            fixed_hash(&("", "abc")),
+            fixed_hash(&("abc", "")),
+            fixed_hash(&"abc"),
+            fixed_hash(&("abc", 0_u8)),
+            fixed_hash(&("abc", u8::MAX)),
+            fixed_hash(&("abc", 1_u64)),
+            fixed_hash(&("abc", 1_u32)),
+            fixed_hash(&1_u64),
+        ];
+        let different: FixedSet<u64> = all.into_iter().collect();
+        assert_eq!(different.len(), all.len());
+        assert_eq!(fixed_hash(&"abc"), fixed_hash(&String::from("abc")), "as it is looked up");
     }
 
     #[test]
-    fn numbers_and_names_that_follow_each_other_spread_over_buckets_and_tags() {
-        let names: Vec<u64> = (0..4096).map(|n| hash(format!("zone-{}/cell-{n}", n % 7))).collect();
-        let numbers: Vec<u64> = (0..4096_u64).map(hash).collect();
-        let steps: Vec<u64> = (0..4096_u64).map(|n| hash(n << 20)).collect();
-        for hashes in [names, numbers, steps] {
-            for shift in [0, 52] {
-                let mut used = vec![0_u32; 4096];
-                hashes.iter().for_each(|hash| used[(hash >> shift) as usize % 4096] += 1);
-                let (taken, most) = (used.iter().filter(|count| **count > 0).count(), used.iter().max());
-                // By chance 1 - 1/e of them would be taken, 2,589, and the fullest have about 7.
-                assert!((2000..=4096).contains(&taken) && most < Some(&12), "{taken} {most:?}");
-            }
+    fn buckets_fill_evenly_whatever_is_counted_up() {
+        let mut buckets = [0_u32; 64];
+        for id in 0..64_000_u64 {
+            buckets[(fixed_hash(&("agent", id)) % 64) as usize] += 1;
+            buckets[(fixed_hash(&(id as u8)) >> 58) as usize] += 1;
         }
+        assert!(buckets.iter().all(|count| (800..4_500).contains(count)), "{buckets:?}");
     }
 
     #[test]
-    fn what_differs_in_length_alone_differs() {
-        assert_ne!(hash(b"ab".as_slice()), hash(b"ab\0".as_slice()));
-        assert_ne!(hash("a"), hash("a\0"));
-        assert_ne!(hash(("ab", "c")), hash(("a", "bc")));
+    fn a_hash_is_taken_for_what_it_is() {
+        let mut map = HashedMap::default();
+        map.insert(7, 'a');
+        assert_eq!((map.get(&7), map.get(&8)), (Some(&'a'), None));
+        assert_eq!(BuildHasherDefault::<Hashed>::default().hash_one(7_u64), 7);
     }
 }

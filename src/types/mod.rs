@@ -18,7 +18,7 @@ mod time;
 
 pub use decision::{Blocker, Conflict, Contested, Decision, Reason, RenewDenial, Verdict};
 pub use fence::{Fence, NoFence};
-pub use fixed_map::{FixedMap, FixedSet};
+pub use fixed_map::{FixedHasher, FixedMap, FixedSet, Hashed, HashedMap, fixed_hash};
 pub use ids::{Agent, Class, IntentId, IntentKey, TaskId, Token};
 pub use intent::{Claim, Expect, Intent, Mode, Start};
 pub use path::Path;
