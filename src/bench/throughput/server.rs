@@ -18,7 +18,7 @@ use crate::config::Limits;
 use crate::coordinator::{Coordinator, CoordinatorConfig, Identity};
 use crate::host::HostConfig;
 use crate::resolver::Rules;
-use crate::transport;
+use crate::transport::{self, Access, Bound};
 use crate::types::{Micros, Slot, Time};
 
 /// Inputs that one slot takes: what all connections have under way fits where a slot comes late, so that what is
@@ -47,8 +47,9 @@ impl Serving {
                 let identity = Identity::self_made(["localhost", "127.0.0.1"].map(String::from))?;
                 let certificate = identity.certificate();
                 let Limits { lanes, idle_timeout, .. } = Limits::default();
-                let (endpoint, _) =
-                    transport::bind((Ipv4Addr::LOCALHOST, 0).into(), identity, lanes, idle_timeout, None)?;
+                let (listen, access) = ((Ipv4Addr::LOCALHOST, 0).into(), Access::Open);
+                let Bound { endpoint, .. } =
+                    transport::bind(listen, identity, &access, lanes, idle_timeout, None)?;
                 let addr = endpoint.local_addr()?;
                 let (gate, boundaries) = gate.map(|length| Beat::start(clock, length)).transpose()?.unzip();
                 runtime.spawn(echo::serve(endpoint, boundaries));
