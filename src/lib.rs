@@ -48,7 +48,7 @@ pub mod telemetry;
 pub mod testing;
 #[cfg(feature = "daemon")]
 pub mod trace;
-#[cfg(feature = "daemon")]
+#[cfg(feature = "client")]
 pub mod transport;
 pub mod types;
 pub mod wire;

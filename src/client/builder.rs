@@ -12,10 +12,12 @@ use super::connector::Connector;
 use super::connector::{Lane, Link};
 use super::degrade::{Degrade, Policies};
 use super::discovery::{self, DevFile};
+use super::lanes::LANES;
 use super::quic::QuicConnector;
 use super::shared::{Phase, Shared};
 use super::{Client, ConnectError, Place, YEAR, driver};
 use crate::session::agent::{AgentSession, Identity};
+use crate::transport::Tuning;
 use crate::types;
 use crate::wire::Role;
 
@@ -53,6 +55,8 @@ pub struct ClientBuilder {
     software: Option<String>,
     degrade: BTreeMap<types::Path, Degrade>,
     degrade_otherwise: Degrade,
+    lanes: Option<usize>,
+    tuning: Option<Tuning>,
 }
 
 #[derive(Clone, Debug)]
@@ -174,6 +178,22 @@ impl ClientBuilder {
         self
     }
 
+    /// Over how many lanes its intents are spread, by their ids, 1 otherwise: a lost packet holds up only what
+    /// comes after it on its lane. At least 1, and never more than half of what the coordinator allows.
+    #[must_use]
+    pub fn lanes(mut self, lanes: usize) -> Self {
+        self.lanes = Some(lanes);
+        self
+    }
+
+    /// Something else done about loss: for benches that compare.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn tuning(mut self, tuning: Tuning) -> Self {
+        self.tuning = Some(tuning);
+        self
+    }
+
     /// Connects, and waits until the coordinator has welcomed this agent and its clock is known. It
     /// must be called within a tokio runtime. Cancel safe: a connection half made is given up.
     ///
@@ -182,7 +202,7 @@ impl ClientBuilder {
     pub async fn connect(self) -> Result<Client, ConnectError> {
         let timeout = self.within();
         let (addrs, ca) = self.found()?;
-        let connector = QuicConnector::new(addrs, self.server_name.clone(), &ca, timeout)?;
+        let connector = QuicConnector::new(addrs, self.server_name.clone(), &ca, timeout, self.tuned())?;
         self.connect_by(Arc::new(connector)).await
     }
 
@@ -213,7 +233,7 @@ impl ClientBuilder {
     pub(crate) async fn open_lane(&self) -> Result<(Arc<dyn Link>, Lane), ConnectError> {
         let timeout = self.within();
         let (addrs, ca) = self.found()?;
-        let link = QuicConnector::new(addrs, self.server_name.clone(), &ca, timeout)?.connect().await?;
+        let link = QuicConnector::new(addrs, self.server_name.clone(), &ca, timeout, self.tuned())?.connect().await?;
         let lane = link.open_lane().await.map_err(ConnectError::before_welcome)?;
         Ok((link, lane))
     }
@@ -222,6 +242,10 @@ impl ClientBuilder {
     #[cfg(feature = "testing")]
     pub(crate) fn name_asked_for(&self) -> Option<&str> {
         self.name.as_deref()
+    }
+
+    fn tuned(&self) -> Tuning {
+        self.tuning.unwrap_or(Tuning::AGENT)
     }
 
     /// How long a connection may take; what a clock cannot add up is cut.
@@ -239,9 +263,10 @@ impl ClientBuilder {
     pub(crate) async fn connect_by(self, connector: Arc<dyn Connector>) -> Result<Client, ConnectError> {
         let timeout = self.within();
         let bounds = (self.patience.unwrap_or(PATIENCE), self.clock_bound.unwrap_or(CLOCK_BOUND));
+        let lanes = self.lanes.unwrap_or(LANES);
         let session = AgentSession::new(self.identity(connector.draw()));
         let first_id = connector.draw() as u64;
-        let shared = Arc::new(Shared::new(session, connector.clock(), first_id, bounds));
+        let shared = Arc::new(Shared::new(session, connector.clock(), first_id, bounds, lanes));
         let mut phase = shared.phase.subscribe();
         let connecting = driver::keep_connected(Arc::clone(&shared), connector, timeout);
         let mut connecting = AbortOnDrop(Some(tokio::spawn(connecting)));

@@ -60,6 +60,7 @@ mod error;
 mod event;
 mod grant;
 mod intent;
+mod lanes;
 mod look;
 mod outcome;
 mod quic;

@@ -19,6 +19,7 @@ use super::ConnectError;
 use super::connector::{Boxed, Clock, Closed, Connector, Lane, Link};
 use super::system_clock::SystemClock;
 use crate::limits;
+use crate::transport::Tuning;
 use crate::wire::{ALPN, CloseCode};
 use reach::{Candidate, Given, Learnt};
 use trust::{Complaint, Verifier};
@@ -56,6 +57,7 @@ impl QuicConnector {
         server_name: Option<String>,
         ca_pem: &str,
         timeout: Duration,
+        tuning: Tuning,
     ) -> Result<Self, ConnectError> {
         if addrs.len() > limits::ADDRESSES {
             return Err(ConnectError::TooManyAddresses { given: addrs.len() });
@@ -63,7 +65,7 @@ impl QuicConnector {
         let given = addrs.iter().map(|addr| Given::read(addr)).collect::<Result<_, _>>()?;
         let roots = Arc::new(trust::roots(ca_pem)?);
         let timeout = timeout.min(LONGEST);
-        let attempts = Arc::new(Attempts { server_name, roots, timeout });
+        let attempts = Arc::new(Attempts { server_name, roots, timeout, tuning });
         Ok(QuicConnector { given, attempts, learnt: Arc::default() })
     }
 
@@ -109,6 +111,7 @@ struct Attempts {
     roots: Arc<RootCertStore>,
     /// For all of them together.
     timeout: Duration,
+    tuning: Tuning,
 }
 
 type Won = (Candidate, Connection, Endpoint);
@@ -170,6 +173,7 @@ impl Attempts {
         tls.alpn_protocols = vec![ALPN.to_vec()];
         let tls = QuicClientConfig::try_from(tls).map_err(|error| local(&error))?;
         let mut transport = TransportConfig::default();
+        self.tuning.apply(&mut transport);
         // The coordinator opens no streams and sends no datagrams.
         transport.max_concurrent_bidi_streams(VarInt::from_u32(0));
         transport.max_concurrent_uni_streams(VarInt::from_u32(0));

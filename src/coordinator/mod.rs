@@ -65,7 +65,7 @@ use crate::slot::Room;
 pub use crate::slot::{Full, Refused};
 pub use crate::space::motion::MotionLimits;
 pub use crate::transport::{BindError, Identity, IdentityError, SocketBuffers};
-use crate::transport::{Departures, Sending};
+use crate::transport::{Departures, Sending, Tuning};
 use crate::types::Time;
 use crate::wire::CloseCode;
 
@@ -182,6 +182,18 @@ impl Coordinator {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn bind(config: CoordinatorConfig) -> Result<Self, BindError> {
+        Coordinator::bind_tuned(config, &Tuning::COORDINATOR)
+    }
+
+    /// As [`Coordinator::bind`], with something else done about loss: for benches that compare.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    #[doc(hidden)]
+    pub fn bind_tuned(config: CoordinatorConfig, tuning: &Tuning) -> Result<Self, BindError> {
         let CoordinatorConfig {
             listen,
             rules,
@@ -202,8 +214,9 @@ impl Coordinator {
                 Sending::Full => observer.socket_full(),
             }))
         });
+        let (lanes, idle) = (limits.lanes, limits.idle_timeout);
         let (endpoint, buffers) =
-            crate::transport::bind(listen, identity, limits.lanes, limits.idle_timeout, departures.clone())?;
+            crate::transport::bind(listen, identity, lanes, idle, tuning, departures.clone())?;
         buffers.too_small().iter().for_each(|small| tracing::warn!("{small}"));
         let local_addr = endpoint.local_addr().map_err(|error| BindError::Socket { addr: listen, error })?;
         let room = Room {

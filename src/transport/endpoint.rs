@@ -13,7 +13,7 @@ use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::stamped_socket::{Departures, StampedSocket};
-use super::{Identity, IdentityError, SocketBuffers};
+use super::{Identity, IdentityError, SocketBuffers, Tuning};
 use crate::limits;
 use crate::types::Micros;
 
@@ -50,11 +50,12 @@ pub(crate) fn bind(
     identity: Identity,
     lanes: usize,
     idle: Micros,
+    tuning: &Tuning,
     departures: Option<Arc<Departures>>,
 ) -> Result<(Endpoint, SocketBuffers), BindError> {
     let endpoint = endpoint(identity.reset_key());
     let mut config = ServerConfig::with_crypto(identity.into_crypto()?);
-    config.transport_config(Arc::new(transport(lanes, idle)));
+    config.transport_config(Arc::new(transport(lanes, idle, tuning)));
     config.max_incoming(limits::HANDSHAKES);
     let refused = |error: io::Error| match error.kind() {
         io::ErrorKind::AddrInUse => BindError::InUse { addr },
@@ -129,9 +130,10 @@ fn insist(socket: &UdpSocket) {
 #[cfg(not(target_os = "linux"))]
 fn insist(_: &UdpSocket) {}
 
-fn transport(lanes: usize, idle: Micros) -> TransportConfig {
+fn transport(lanes: usize, idle: Micros, tuning: &Tuning) -> TransportConfig {
     let bound = |bytes: usize| VarInt::from_u32(u32::try_from(bytes).unwrap_or(u32::MAX));
     let mut config = TransportConfig::default();
+    tuning.apply(&mut config);
     config
         .max_concurrent_bidi_streams(bound(lanes))
         .max_concurrent_uni_streams(VarInt::from_u32(0))
