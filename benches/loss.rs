@@ -87,7 +87,9 @@ fn try_out() -> Result<bool, Failed> {
     for (way, ends) in [(Way::Straight, CHOSEN), (lossy, CHOSEN), (lossy, rows::PLAIN), (lossy, spread)] {
         let came = load::run(&moment, way, ends, 1)?;
         if came.without > 0 || came.declared == 0 {
-            return Err(format!("{} of {} without a decision: {:?}", came.without, came.declared, came.why).into());
+            return Err(
+                format!("{} of {} without a decision: {:?}", came.without, came.declared, came.why).into()
+            );
         }
     }
     connecting::took(CHOSEN, lossy, 4, 1)?;
@@ -125,7 +127,9 @@ fn show(table: &Table, settings: &Settings) -> Result<bool, Failed> {
         }
     }
     println!("\n{} (`--table {}`), ms from due to decided:\n", table.title, table.name);
-    println!("| | p50 | p90 | p99 | p99.9 | max | declared | undecided | lost | datagrams each | µs of processor each |");
+    println!(
+        "| | p50 | p90 | p99 | p99.9 | max | declared | undecided | lost | datagrams each | µs of processor each |"
+    );
     println!("|---|---|---|---|---|---|---|---|---|---|---|");
     table.rows.iter().zip(&mut all).for_each(|(row, came)| line(row, came));
     Ok(all.iter().all(|came| came.without == 0))

@@ -9,9 +9,9 @@ use super::quantile;
 use super::rows::{CHOSEN, lossy};
 
 /// Connections made at a time.
-const AT_A_TIME: u32 = 20;
+const AT_A_TIME: u32 = 40;
 /// In each round.
-const EACH: u32 = 200;
+const EACH: u32 = 160;
 
 /// How long each of `count` connections took until the coordinator had welcomed it, in µs.
 pub(crate) fn took(ends: Ends, way: Way, count: u32, seed: u64) -> Result<Vec<u64>, Failed> {

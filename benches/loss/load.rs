@@ -152,11 +152,10 @@ pub(crate) fn run(load: &Load, way: Way, ends: Ends, seed: u64) -> Result<Came, 
     came.datagrams = datagrams - came.datagrams;
     came.lost = lost - came.lost;
     place.runtime.block_on(async {
-        for client in &clients {
-            client.close().await;
-        }
+        let closing: JoinSet<()> =
+            clients.into_iter().map(|client| async move { client.close().await }).collect();
+        closing.join_all().await;
     });
-    drop(clients);
     place.close()?;
     Ok(came)
 }

@@ -8,21 +8,21 @@ use super::load::{Ends, Load, Way};
 
 /// The delay of either way.
 pub(crate) const DELAY: Duration = Duration::from_millis(20);
+/// That of a near way.
+pub(crate) const NEAR: Duration = Duration::from_millis(1);
 
 /// As in service.
-pub(crate) const CHOSEN: Ends = Ends { coordinator: Tuning::COORDINATOR, agent: Tuning::AGENT, lanes: None };
+pub(crate) const CHOSEN: Ends = Ends { coordinator: Tuning::CHOSEN, agent: Tuning::CHOSEN, lanes: None };
 /// As quinn is by itself, and one lane for all.
 pub(crate) const PLAIN: Ends = Ends { coordinator: Tuning::QUINN, agent: Tuning::QUINN, lanes: Some(1) };
 
 /// Each agent seldom declares: a loss shows by a timer alone.
-pub(crate) const SPARSE: Load = Load {
-    agents: 100,
-    rate: 10,
-    warmup: Duration::from_millis(1500),
-    measured: Duration::from_secs(6),
-};
+pub(crate) const SPARSE: Load =
+    Load { agents: 100, rate: 10, warmup: Duration::from_millis(1500), measured: Duration::from_secs(6) };
 /// Few agents declare often: what is behind a loss waits with it.
 pub(crate) const DENSE: Load = Load { agents: 10, rate: 100, ..SPARSE };
+/// So many on one connection that what is under way is more than what congestion control shrinks to.
+pub(crate) const HEAVY: Load = Load { agents: 4, rate: 250, ..SPARSE };
 
 /// One line of a table.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,11 @@ pub(crate) fn lossy(loss: f64) -> Way {
 pub(crate) fn tables() -> Vec<Table> {
     vec![
         Table { name: "way", title: "The way, and what the proxy costs", rows: ways() },
-        Table { name: "plain", title: "As chosen, and as quinn is by itself with one lane for all", rows: plain() },
+        Table {
+            name: "plain",
+            title: "As chosen, and as quinn is by itself with one lane for all",
+            rows: plain(),
+        },
         Table { name: "lanes", title: "One lane for all, and more", rows: lanes() },
         Table { name: "acks", title: "How soon the other end acknowledges", rows: acks() },
         Table { name: "control", title: "The rest, each changed alone", rows: control() },
@@ -94,22 +98,27 @@ fn lanes() -> Vec<Row> {
 
 fn acks() -> Vec<Row> {
     let mut rows = Vec::new();
-    let ms = |ms| Some(Duration::from_millis(ms));
     let asked = [
         ("25 ms (QUIC's own)", None, None),
-        ("agents 1 ms", None, ms(1)),
-        ("agents 2 ms, coordinator 10 ms", ms(10), ms(2)),
-        ("agents 2 ms, coordinator 5 ms", ms(5), ms(2)),
-        ("both 1 ms", ms(1), ms(1)),
+        ("10 ms", Some(10), Some(10)),
+        ("5 ms", Some(5), Some(5)),
+        ("coordinator 10 ms, agents 5 ms", Some(10), Some(5)),
+        ("2 ms", Some(2), Some(2)),
     ];
-    for (load, shape) in [(SPARSE, "100 × 10/s"), (DENSE, "10 × 100/s")] {
+    let near = Way::Proxy { delay: NEAR, loss: 0.01 };
+    let shapes = [
+        (SPARSE, near, "100 × 10/s, 1 ms"),
+        (SPARSE, lossy(0.01), "100 × 10/s, 20 ms"),
+        (DENSE, lossy(0.01), "10 × 100/s, 20 ms"),
+    ];
+    for (load, way, shape) in shapes {
         for (name, of_coordinator, of_agents) in asked {
-            let name = leaked(format!("{shape}, {name}"));
+            let name = leaked(format!("{shape}: {name}"));
             let mut ends = CHOSEN;
             // Each end asks the other one.
-            ends.agent.ack_delay = of_coordinator;
-            ends.coordinator.ack_delay = of_agents;
-            rows.push(Row { name, load, way: lossy(0.01), ends });
+            ends.agent.ack_delay = of_coordinator.map(Duration::from_millis);
+            ends.coordinator.ack_delay = of_agents.map(Duration::from_millis);
+            rows.push(Row { name, load, way, ends });
         }
     }
     rows
@@ -137,8 +146,8 @@ fn control() -> Vec<Row> {
         ("no segmentation offload", both(|it| it.segmentation = false)),
         ("no MTU discovery", both(|it| it.mtu_discovery = false)),
     ];
-    let dense = changed.map(|(name, ends)| Row { name, load: DENSE, way: lossy(0.05), ends });
-    dense.to_vec()
+    let heavy = changed.map(|(name, ends)| Row { name, load: HEAVY, way: lossy(0.05), ends });
+    heavy.to_vec()
 }
 
 /// Names live as long as the program.

@@ -233,7 +233,9 @@ impl ClientBuilder {
     pub(crate) async fn open_lane(&self) -> Result<(Arc<dyn Link>, Lane), ConnectError> {
         let timeout = self.within();
         let (addrs, ca) = self.found()?;
-        let link = QuicConnector::new(addrs, self.server_name.clone(), &ca, timeout, self.tuned())?.connect().await?;
+        let link = QuicConnector::new(addrs, self.server_name.clone(), &ca, timeout, self.tuned())?
+            .connect()
+            .await?;
         let lane = link.open_lane().await.map_err(ConnectError::before_welcome)?;
         Ok((link, lane))
     }
@@ -245,7 +247,7 @@ impl ClientBuilder {
     }
 
     fn tuned(&self) -> Tuning {
-        self.tuning.unwrap_or(Tuning::AGENT)
+        self.tuning.unwrap_or(Tuning::CHOSEN)
     }
 
     /// How long a connection may take; what a clock cannot add up is cut.

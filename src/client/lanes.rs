@@ -143,8 +143,13 @@ mod tests {
     fn about(id: u64) -> [ToCoordinator; 3] {
         let (extensions, request) = (Extensions::NONE, 1);
         let intent = RawIntent { id, ..RawIntent::default() };
-        let declaration =
-            Declaration { request, revision: false, intent, note: String::new(), extensions: Extensions::NONE };
+        let declaration = Declaration {
+            request,
+            revision: false,
+            intent,
+            note: String::new(),
+            extensions: Extensions::NONE,
+        };
         let (id, until) = (IntentId::new(id), Time::ZERO);
         [
             Declare { batch: vec![declaration] }.into(),

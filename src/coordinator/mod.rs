@@ -182,7 +182,7 @@ impl Coordinator {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn bind(config: CoordinatorConfig) -> Result<Self, BindError> {
-        Coordinator::bind_tuned(config, &Tuning::COORDINATOR)
+        Coordinator::bind_tuned(config, &Tuning::CHOSEN)
     }
 
     /// As [`Coordinator::bind`], with something else done about loss: for benches that compare.
