@@ -78,6 +78,7 @@ fn try_out() -> Result<bool, Failed> {
     let moment = Load {
         agents: 4,
         rate: 50,
+        burst: 2,
         warmup: Duration::from_millis(100),
         measured: Duration::from_millis(300),
     };

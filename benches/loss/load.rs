@@ -26,8 +26,10 @@ const PATHS: u64 = 4096;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Load {
     pub(crate) agents: u32,
-    /// Declarations of each, a second.
+    /// How often each declares, a second.
     pub(crate) rate: u32,
+    /// How much at a time.
+    pub(crate) burst: u32,
     /// Declared and not counted: round trips are learnt meanwhile.
     pub(crate) warmup: Duration,
     pub(crate) measured: Duration,
@@ -70,6 +72,17 @@ pub(crate) struct Came {
 }
 
 impl Came {
+    fn count(&mut self, decided: Result<(), String>, took: Duration) {
+        self.declared += 1;
+        match decided {
+            Ok(()) => self.decided.push(u64::try_from(took.as_micros()).unwrap_or(u64::MAX)),
+            Err(why) => {
+                self.without += 1;
+                self.why = Some(why);
+            }
+        }
+    }
+
     pub(crate) fn add(&mut self, other: Came) {
         self.declared += other.declared;
         self.decided.extend(other.decided);
@@ -196,22 +209,16 @@ async fn one_agent(client: Client, agent: usize, schedule: Schedule, came: Arc<M
     let dues = (0_u32..).map(|number| (number, first + period * number));
     for (number, due) in dues.take_while(|(_, due)| *due < until) {
         tokio::time::sleep_until(due.into()).await;
-        let (client, came) = (client.clone(), Arc::clone(&came));
-        under_way.spawn(async move {
-            let decided = one(&client, agent, u64::from(number)).await;
-            let took = due.elapsed();
-            if due >= counts_from {
-                let mut came = came.lock().unwrap_or_else(PoisonError::into_inner);
-                came.declared += 1;
-                match decided {
-                    Ok(()) => came.decided.push(u64::try_from(took.as_micros()).unwrap_or(u64::MAX)),
-                    Err(why) => {
-                        came.without += 1;
-                        came.why = Some(why);
-                    }
+        for number in number * load.burst..(number + 1) * load.burst {
+            let (client, came) = (client.clone(), Arc::clone(&came));
+            under_way.spawn(async move {
+                let decided = one(&client, agent, u64::from(number)).await;
+                let took = due.elapsed();
+                if due >= counts_from {
+                    came.lock().unwrap_or_else(PoisonError::into_inner).count(decided, took);
                 }
-            }
-        });
+            });
+        }
         while under_way.try_join_next().is_some() {}
     }
     under_way.join_all().await;

@@ -23,6 +23,8 @@ pub(crate) const SPARSE: Load =
 pub(crate) const DENSE: Load = Load { agents: 10, rate: 100, ..SPARSE };
 /// So many on one connection that what is under way is more than what congestion control shrinks to.
 pub(crate) const HEAVY: Load = Load { agents: 4, rate: 250, ..SPARSE };
+/// Many at once on each connection: they leave in several datagrams.
+pub(crate) const BURSTS: Load = Load { agents: 10, rate: 10, burst: 64, ..SPARSE };
 
 /// One line of a table.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +57,7 @@ pub(crate) fn tables() -> Vec<Table> {
         Table { name: "lanes", title: "One lane for all, and more", rows: lanes() },
         Table { name: "acks", title: "How soon the other end acknowledges", rows: acks() },
         Table { name: "control", title: "The rest, each changed alone", rows: control() },
+        Table { name: "bursts", title: "64 at a time", rows: bursts() },
     ]
 }
 
@@ -148,6 +151,24 @@ fn control() -> Vec<Row> {
     ];
     let heavy = changed.map(|(name, ends)| Row { name, load: HEAVY, way: lossy(0.05), ends });
     heavy.to_vec()
+}
+
+fn bursts() -> Vec<Row> {
+    let changed = [
+        ("as chosen", CHOSEN),
+        ("quinn", PLAIN),
+        ("no segmentation offload", both(|it| it.segmentation = false)),
+        ("no MTU discovery", both(|it| it.mtu_discovery = false)),
+        ("initial window 64 KiB", both(|it| it.initial_window = Some(64 << 10))),
+        ("bbr", both(|it| it.congestion = Congestion::Bbr)),
+    ];
+    let mut rows = Vec::new();
+    for (way, shape) in [(Way::Straight, "no proxy"), (lossy(0.01), "20 ms, 1 %")] {
+        for (name, ends) in changed {
+            rows.push(Row { name: leaked(format!("{shape}: {name}")), load: BURSTS, way, ends });
+        }
+    }
+    rows
 }
 
 /// Names live as long as the program.

@@ -178,8 +178,12 @@ impl ClientBuilder {
         self
     }
 
-    /// Over how many lanes its intents are spread, by their ids, 1 otherwise: a lost packet holds up only what
-    /// comes after it on its lane. At least 1, and never more than half of what the coordinator allows.
+    /// Over how many lanes its intents are spread, by their ids; 1 otherwise, and never more than half of what
+    /// the coordinator allows. A lost packet holds up what comes after it on its lane, so more lanes help who has
+    /// many intents under way at a time that have nothing to do with each other: docs/BENCHMARKS.md, "Under loss",
+    /// has figures. What is said on different lanes may arrive in another order: a release and the next declaration
+    /// of the same place, made before the release was answered, may meet the other way round, and that is then a
+    /// conflict with oneself. On one lane they never do.
     #[must_use]
     pub fn lanes(mut self, lanes: usize) -> Self {
         self.lanes = Some(lanes);

@@ -52,7 +52,7 @@ pub(super) struct Lanes {
     lanes: Vec<Outgoing>,
     waiting: usize,
     readers: JoinSet<()>,
-    /// Told why where one of the further lanes ends.
+    /// Told why where one of the further lanes breaks.
     broken: mpsc::Sender<Broken>,
 }
 
@@ -116,9 +116,12 @@ impl Lanes {
             self.link.open_lane().await.map_err(|closed| io::Error::other(closed.why))?;
         let (shared, broken) = (Arc::clone(&self.shared), self.broken.clone());
         self.readers.spawn(async move {
-            let why = read(&shared, reader).await;
-            // One reason is enough, and without a receiver the connection has ended.
-            let _ = broken.try_send(why);
+            match read(&shared, reader).await {
+                // What is still to be said about its intents comes on the first lane.
+                Broken::Ended => {}
+                // One reason is enough, and without a receiver the connection has ended.
+                why => drop(broken.try_send(why)),
+            }
         });
         Ok(writer)
     }
