@@ -64,7 +64,7 @@ impl Tuning {
     /// What both ends do.
     pub const CHOSEN: Tuning = Tuning {
         // As long as a slot usually is, so that the acknowledgement of a declaration travels with its answer: a
-        // lost packet shows 15 ms sooner, and no packet more is sent. With 5 ms a seventh more are.
+        // lost packet shows 15 ms sooner, and no packet more is sent. With 5 ms an eighth more are.
         ack_delay: Some(Duration::from_millis(10)),
         // A handshake whose packet is lost goes on after 0.3 s and not after a second; a way that takes longer
         // costs a packet that was not needed.
