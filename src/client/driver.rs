@@ -256,14 +256,14 @@ fn fill(state: &mut State, lanes: &mut Lanes, wanted: usize, bye: &mut Option<To
         match state.session.poll_send() {
             // On another lane a release before it may still be on its way.
             Some(message @ ToCoordinator::Bye(_)) if spread > 1 => *bye = Some(message),
-            Some(message) => lanes.put(&message, spread),
+            Some(message) => lanes.put(message, spread),
             None => break,
         }
     }
     if state.session.unanswered() == 0
         && let Some(bye) = bye.take()
     {
-        lanes.put(&bye, spread);
+        lanes.put(bye, spread);
     }
     state.closing.is_some() && state.session.welcome().is_some() && bye.is_none()
 }

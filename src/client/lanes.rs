@@ -1,6 +1,7 @@
 //! The lanes of a connection, as its one writer sees them: which message goes on which, and what waits to be
 //! written on each.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
@@ -11,8 +12,7 @@ use tokio::task::JoinSet;
 use super::connector::{Lane, Link};
 use super::driver::{Broken, read};
 use super::shared::Shared;
-use crate::types::IntentId;
-use crate::wire::ToCoordinator;
+use crate::wire::{Declaration, Declare, ToCoordinator};
 
 /// Over how many lanes the intents of a client are spread, unless it says otherwise.
 pub(super) const LANES: usize = 1;
@@ -24,23 +24,34 @@ pub(super) fn spread(wanted: usize, allowed: u32) -> usize {
     wanted.min(half).max(1)
 }
 
-/// The lane, of `lanes`, of a message: that of the intent that it is about, which stays on one for its whole life,
-/// so that no release overtakes its declaration. By its id alone: a client numbers its intents one after the other,
-/// so those that are under way together are on different lanes as far as these go.
-pub(super) fn lane_of(message: &ToCoordinator, lanes: usize) -> usize {
-    let by_id = |id: IntentId| usize::try_from(id.number() % lanes.max(1) as u64).unwrap_or(0);
-    match message {
-        // The session declares one at a time.
-        ToCoordinator::Declare(declare) => {
-            declare.batch.first().map_or(0, |first| by_id(IntentId::new(first.intent.id)))
-        }
-        ToCoordinator::Release(release) => by_id(release.id),
-        ToCoordinator::Renew(renew) => by_id(renew.id),
-        ToCoordinator::Hello(_)
+/// The lane, of `lanes`, of an intent: it stays on one for its whole life, so that no release overtakes its
+/// declaration. By its id alone: a client numbers its intents one after the other, so those that are under way
+/// together are on different lanes as far as these go.
+fn by_id(id: u64, lanes: usize) -> usize {
+    usize::try_from(id % lanes.max(1) as u64).unwrap_or(0)
+}
+
+/// What goes on which of `lanes`: `message`, or, of several declarations, those of each lane.
+fn dealt(message: ToCoordinator, lanes: usize) -> Vec<(usize, ToCoordinator)> {
+    let lane = match &message {
+        ToCoordinator::Release(release) => by_id(release.id.number(), lanes),
+        ToCoordinator::Renew(renew) => by_id(renew.id.number(), lanes),
+        ToCoordinator::Declare(_)
+        | ToCoordinator::Hello(_)
         | ToCoordinator::ClockPing(_)
         | ToCoordinator::List(_)
         | ToCoordinator::Watch(_)
         | ToCoordinator::Bye(_) => 0,
+    };
+    match message {
+        ToCoordinator::Declare(declare) if lanes > 1 => {
+            let mut batches: BTreeMap<usize, Vec<Declaration>> = BTreeMap::new();
+            for declaration in declare.batch {
+                batches.entry(by_id(declaration.intent.id, lanes)).or_default().push(declaration);
+            }
+            batches.into_iter().map(|(lane, batch)| (lane, Declare { batch }.into())).collect()
+        }
+        message => vec![(lane, message)],
     }
 }
 
@@ -79,17 +90,18 @@ impl Lanes {
         self.waiting
     }
 
-    /// `message` waits to be written, on one of `lanes`.
-    pub(super) fn put(&mut self, message: &ToCoordinator, lanes: usize) {
-        let lane = lane_of(message, lanes);
-        if self.lanes.len() <= lane {
-            self.lanes.resize_with(lane + 1, Outgoing::default);
+    /// `message` waits to be written, on one of `lanes`, or each part of it on its own.
+    pub(super) fn put(&mut self, message: ToCoordinator, lanes: usize) {
+        for (lane, message) in dealt(message, lanes) {
+            if self.lanes.len() <= lane {
+                self.lanes.resize_with(lane + 1, Outgoing::default);
+            }
+            let bytes = &mut self.lanes[lane].bytes;
+            let before = bytes.len();
+            // The session checks the size of the one message that can be too large.
+            let _ = message.encode(bytes);
+            self.waiting += bytes.len() - before;
         }
-        let bytes = &mut self.lanes[lane].bytes;
-        let before = bytes.len();
-        // The session checks the size of the one message that can be too large.
-        let _ = message.encode(bytes);
-        self.waiting += bytes.len() - before;
     }
 
     /// Writes all that waits.
@@ -140,36 +152,41 @@ impl Lanes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{RawIntent, Time};
-    use crate::wire::{Bye, Declaration, Declare, Extensions, Release, Renew};
+    use crate::types::{IntentId, RawIntent, Time};
+    use crate::wire::{Bye, Extensions, Release, Renew};
+
+    fn declaration(id: u64) -> Declaration {
+        Declaration { intent: RawIntent { id, ..RawIntent::default() }, ..Declaration::default() }
+    }
 
     fn about(id: u64) -> [ToCoordinator; 3] {
-        let (extensions, request) = (Extensions::NONE, 1);
-        let intent = RawIntent { id, ..RawIntent::default() };
-        let declaration = Declaration {
-            request,
-            revision: false,
-            intent,
-            note: String::new(),
-            extensions: Extensions::NONE,
-        };
-        let (id, until) = (IntentId::new(id), Time::ZERO);
-        [
-            Declare { batch: vec![declaration] }.into(),
-            Release { request, id, extensions: Extensions::NONE }.into(),
-            Renew { request, id, until, extensions }.into(),
-        ]
+        let declare = Declare { batch: vec![declaration(id)] };
+        let (request, id, until) = (1, IntentId::new(id), Time::ZERO);
+        let release = Release { request, id, extensions: Extensions::NONE };
+        [declare.into(), release.into(), Renew { request, id, until, extensions: Extensions::NONE }.into()]
     }
 
     #[test]
     fn an_intents_whole_life_is_on_one_lane_and_its_neighbours_are_on_others() {
         for lanes in [1, 2, 8] {
-            let of = |id| about(id).map(|message| lane_of(&message, lanes));
             for id in 0..100_u64 {
-                assert_eq!(of(id), [id as usize % lanes; 3]);
+                for message in about(id) {
+                    assert_eq!(dealt(message.clone(), lanes), [(id as usize % lanes, message)]);
+                }
             }
         }
-        assert_eq!(lane_of(&Bye::default().into(), 8), 0, "what is about no intent is on the first");
+        let bye = ToCoordinator::from(Bye::default());
+        assert_eq!(dealt(bye.clone(), 8), [(0, bye)], "what is about no intent is on the first");
+    }
+
+    #[test]
+    fn several_declarations_in_one_go_each_on_the_lane_of_its_intent_and_stay_one_where_there_is_one() {
+        let of = |ids: &[u64]| -> ToCoordinator {
+            Declare { batch: ids.iter().copied().map(declaration).collect() }.into()
+        };
+        let all = of(&[4, 5, 6, 7, 8]);
+        assert_eq!(dealt(all.clone(), 1), [(0, all.clone())]);
+        assert_eq!(dealt(all, 2), [(0, of(&[4, 6, 8])), (1, of(&[5, 7]))]);
     }
 
     #[test]

@@ -216,7 +216,7 @@ impl Coordinator {
         });
         let (lanes, idle) = (limits.lanes, limits.idle_timeout);
         let (endpoint, buffers) =
-            crate::transport::bind(listen, identity, lanes, idle, tuning, departures.clone())?;
+            crate::transport::bind_tuned(listen, identity, lanes, idle, tuning, departures.clone())?;
         buffers.too_small().iter().for_each(|small| tracing::warn!("{small}"));
         let local_addr = endpoint.local_addr().map_err(|error| BindError::Socket { addr: listen, error })?;
         let room = Room {

@@ -50,6 +50,20 @@ pub(crate) fn bind(
     identity: Identity,
     lanes: usize,
     idle: Micros,
+    departures: Option<Arc<Departures>>,
+) -> Result<(Endpoint, SocketBuffers), BindError> {
+    bind_tuned(addr, identity, lanes, idle, &Tuning::CHOSEN, departures)
+}
+
+/// As [`bind`], with something else done about loss.
+///
+/// # Errors
+/// [`BindError`].
+pub(crate) fn bind_tuned(
+    addr: SocketAddr,
+    identity: Identity,
+    lanes: usize,
+    idle: Micros,
     tuning: &Tuning,
     departures: Option<Arc<Departures>>,
 ) -> Result<(Endpoint, SocketBuffers), BindError> {

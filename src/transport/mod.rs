@@ -21,7 +21,7 @@ mod tuning;
 #[cfg(feature = "daemon")]
 pub use endpoint::BindError;
 #[cfg(feature = "daemon")]
-pub(crate) use endpoint::bind;
+pub(crate) use endpoint::{bind, bind_tuned};
 #[cfg(feature = "daemon")]
 pub(crate) use lane::{LaneError, LaneReader};
 #[cfg(feature = "daemon")]

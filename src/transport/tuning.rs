@@ -112,3 +112,35 @@ impl Tuning {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn applied(tuning: &Tuning) -> String {
+        let mut config = TransportConfig::default();
+        tuning.apply(&mut config);
+        format!("{config:?}")
+    }
+
+    #[test]
+    fn quinns_own_is_what_quinn_does_by_itself() {
+        assert_eq!(applied(&Tuning::QUINN), format!("{:?}", TransportConfig::default()));
+    }
+
+    #[test]
+    fn what_was_chosen_is_asked_for() {
+        let config = applied(&Tuning::CHOSEN);
+        let has = |what: &str| assert!(config.contains(what), "{what} in {config}");
+        has("max_ack_delay: Some(10ms)");
+        has("ack_eliciting_threshold: 1");
+        has("reordering_threshold: 1");
+        has("initial_rtt: 100ms");
+    }
+
+    #[test]
+    fn without_a_delay_the_other_end_is_asked_for_nothing() {
+        let tuning = Tuning { ack_delay: None, ack_every: 0, ..Tuning::CHOSEN };
+        assert!(applied(&tuning).contains("ack_frequency_config: None"));
+    }
+}
