@@ -521,3 +521,29 @@ async fn what_cannot_be_driven_is_rejected_as_infeasible_and_leaves_a_grant_as_i
     assert_eq!((why.reason(), why.field(), why.kept()), (Refusal::Infeasible, "claims[2]", true));
     house.close().await;
 }
+
+#[tokio::test]
+async fn intents_on_many_lanes_are_granted_renewed_and_released_as_on_one() {
+    let house = House::open().await;
+    let client = soon(house.settings("gateway").lanes(8).connect()).await.unwrap();
+    let declare = |number: u32| {
+        let client = client.clone();
+        async move { granted(&client, exclusive(&format!("bay/{number}"), 30).lease()).await }
+    };
+    let mut declaring: tokio::task::JoinSet<Grant> = (0..40).map(declare).collect();
+    let mut grants = Vec::new();
+    while let Some(grant) = soon(declaring.join_next()).await {
+        grants.push(grant.unwrap());
+    }
+    let [first, second, ..] = &grants[..] else { panic!("forty") };
+    assert!(matches!(
+        soon(first.renew(first.end().after(Micros::from_secs(10)))).await,
+        Ok(Renewal::Until(_))
+    ));
+    let revised = exclusive("bay/50", 30).lease();
+    assert!(matches!(soon(second.revise(revised)).await, Ok(Revision::Granted)));
+    // Nobody waits for these, and goodbye does not overtake them.
+    drop(grants);
+    soon(client.close()).await;
+    nothing_left(&house.client("gateway").await).await;
+}

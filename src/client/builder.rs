@@ -13,8 +13,10 @@ use super::connector::{Lane, Link};
 use super::credentials::{Credentials, Text, Token};
 use super::degrade::{Degrade, Policies};
 use super::discovery::{self, DevFile};
+use super::lanes::LANES;
 use super::quic::QuicConnector;
 use super::shared::{Phase, Shared};
+use super::tuning::Tuning;
 use super::{Client, ConnectError, Place, YEAR, driver};
 use crate::session::agent::{AgentSession, Identity};
 use crate::types;
@@ -58,6 +60,8 @@ pub struct ClientBuilder {
     software: Option<String>,
     degrade: BTreeMap<types::Path, Degrade>,
     degrade_otherwise: Degrade,
+    lanes: Option<usize>,
+    tuning: Option<Tuning>,
 }
 
 #[derive(Clone, Debug)]
@@ -211,6 +215,26 @@ impl ClientBuilder {
         self
     }
 
+    /// Over how many lanes its intents are spread, by their ids; 1 otherwise, and never more than half of what
+    /// the coordinator allows. A lost packet holds up what comes after it on its lane, so more lanes help who has
+    /// many intents under way at a time that have nothing to do with each other: docs/BENCHMARKS.md, "Under loss",
+    /// has figures. What is said on different lanes may arrive in another order: a release and the next declaration
+    /// of the same place, made before the release was answered, may meet the other way round, and that is then a
+    /// conflict with oneself. On one lane they never do.
+    #[must_use]
+    pub fn lanes(mut self, lanes: usize) -> Self {
+        self.lanes = Some(lanes);
+        self
+    }
+
+    /// Something else done about loss: for benches that compare.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn tuning(mut self, tuning: Tuning) -> Self {
+        self.tuning = Some(tuning);
+        self
+    }
+
     /// Connects, and waits until the coordinator has welcomed this agent and its clock is known. It
     /// must be called within a tokio runtime. Cancel safe: a connection half made is given up.
     ///
@@ -227,7 +251,7 @@ impl ClientBuilder {
             Some(given) => Some(given.clone()),
             None => Credentials::from_env()?,
         };
-        QuicConnector::new(addrs, self.server_name.clone(), &ca, credentials, self.within())
+        QuicConnector::new(addrs, self.server_name.clone(), &ca, credentials, self.within(), self.tuned())
     }
 
     /// As [`ClientBuilder::connect`], and where that fails for a reason that may pass
@@ -266,6 +290,10 @@ impl ClientBuilder {
         self.name.as_deref()
     }
 
+    fn tuned(&self) -> Tuning {
+        self.tuning.unwrap_or(Tuning::CHOSEN)
+    }
+
     /// How long a connection may take; what a clock cannot add up is cut.
     fn within(&self) -> Duration {
         self.timeout.unwrap_or(TIMEOUT).min(YEAR)
@@ -281,9 +309,10 @@ impl ClientBuilder {
     pub(crate) async fn connect_by(self, connector: Arc<dyn Connector>) -> Result<Client, ConnectError> {
         let timeout = self.within();
         let bounds = (self.patience.unwrap_or(PATIENCE), self.clock_bound.unwrap_or(CLOCK_BOUND));
+        let lanes = self.lanes.unwrap_or(LANES);
         let session = AgentSession::new(self.own_words(connector.draw())?);
         let first_id = connector.draw() as u64;
-        let shared = Arc::new(Shared::new(session, connector.clock(), first_id, bounds));
+        let shared = Arc::new(Shared::new(session, connector.clock(), first_id, bounds, lanes));
         let mut phase = shared.phase.subscribe();
         let connecting = driver::keep_connected(Arc::clone(&shared), connector, timeout);
         let mut connecting = AbortOnDrop(Some(tokio::spawn(connecting)));

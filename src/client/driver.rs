@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::mpsc;
 
 use super::ConnectError;
 use super::connector::{Closed, Connector, Lane, Link};
-use super::shared::Shared;
+use super::lanes::{self, Lanes};
+use super::shared::{Shared, State};
 use crate::limits;
 use crate::session::agent::Breach;
-use crate::wire::{CloseCode, DecodeError, FrameError, FrameReader, ToAgent};
+use crate::wire::{CloseCode, DecodeError, FrameError, FrameReader, ToAgent, ToCoordinator};
 
 /// How long a client that leaves waits for the coordinator to have had its last words.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -118,8 +120,10 @@ async fn one_connection(shared: &Arc<Shared>, connector: &dyn Connector, timeout
     }
 }
 
-async fn run(shared: &Shared, link: Arc<dyn Link>, lane: Lane) -> Closed {
+async fn run(shared: &Arc<Shared>, link: Arc<dyn Link>, lane: Lane) -> Closed {
     let Lane { reader, writer } = lane;
+    let (breaks, mut broken) = mpsc::channel(1);
+    let lanes = Lanes::new(Arc::clone(shared), Arc::clone(&link), writer, breaks);
     shared.with(|state, now| {
         state.link = Some(Arc::clone(&link));
         state.connected(now);
@@ -128,7 +132,8 @@ async fn run(shared: &Shared, link: Arc<dyn Link>, lane: Lane) -> Closed {
         biased;
         closed = link.closed() => closed,
         broken = read(shared, reader) => broken_off(shared, &*link, broken).await,
-        broken = write(shared, writer) => broken_off(shared, &*link, broken).await,
+        Some(broken) = broken.recv() => broken_off(shared, &*link, broken).await,
+        broken = write(shared, lanes) => broken_off(shared, &*link, broken).await,
         () = goodbye(shared) => {
             link.close(CloseCode::Done, "");
             Closed::because("closed by the agent")
@@ -137,7 +142,7 @@ async fn run(shared: &Shared, link: Arc<dyn Link>, lane: Lane) -> Closed {
 }
 
 /// Why a lane is of no more use.
-enum Broken {
+pub(super) enum Broken {
     /// The peer ended it.
     Ended,
     /// The connection below it failed.
@@ -193,7 +198,8 @@ async fn broken_off(shared: &Shared, link: &dyn Link, broken: Broken) -> Closed 
     }
 }
 
-async fn read(shared: &Shared, reader: impl AsyncRead + Unpin) -> Broken {
+/// Takes in what comes on a lane, until that is of no more use.
+pub(super) async fn read(shared: &Shared, reader: impl AsyncRead + Unpin) -> Broken {
     match read_on(shared, reader).await {
         Ok(()) => Broken::Ended,
         Err(broken) => broken,
@@ -218,24 +224,16 @@ async fn read_on(shared: &Shared, mut reader: impl AsyncRead + Unpin) -> Result<
     }
 }
 
-/// Writes what the session has to say. When the client is closing and all is said, it ends the lane
+/// Writes what the session has to say. When the client is closing and all is said, it ends the lanes
 /// and waits for the peer.
-async fn write(shared: &Shared, mut writer: impl AsyncWrite + Unpin) -> Broken {
+async fn write(shared: &Shared, mut lanes: Lanes) -> Broken {
     let failed = |error: std::io::Error| Broken::Failed(error.to_string());
-    let mut bytes = Vec::new();
+    let mut bye = None;
     loop {
         let woken = shared.wake_writer.notified();
-        bytes.clear();
-        let all_said = shared.look(|state, _| {
-            while bytes.len() < limits::WRITE_CHUNK {
-                let Some(message) = state.session.poll_send() else { break };
-                // The session checks the size of the one message that can be too large.
-                let _ = message.encode(&mut bytes);
-            }
-            state.closing.is_some() && state.session.welcome().is_some()
-        });
-        if !bytes.is_empty() {
-            if let Err(error) = writer.write_all(&bytes).await {
+        let all_said = shared.look(|state, _| fill(state, &mut lanes, shared.lanes, &mut bye));
+        if lanes.waiting() > 0 {
+            if let Err(error) = lanes.write().await {
                 return failed(error);
             }
         } else if all_said {
@@ -244,10 +242,30 @@ async fn write(shared: &Shared, mut writer: impl AsyncWrite + Unpin) -> Broken {
             woken.await;
         }
     }
-    if let Err(error) = writer.shutdown().await {
+    if let Err(error) = lanes.finish().await {
         return failed(error);
     }
     std::future::pending().await
+}
+
+/// Puts what the session has to say on its lanes. Whether all is said, where the client is closing.
+fn fill(state: &mut State, lanes: &mut Lanes, wanted: usize, bye: &mut Option<ToCoordinator>) -> bool {
+    let welcome = state.session.welcome();
+    let spread = welcome.map_or(1, |welcome| lanes::spread(wanted, welcome.limits.lanes));
+    while lanes.waiting() < limits::WRITE_CHUNK {
+        match state.session.poll_send() {
+            // On another lane a release before it may still be on its way.
+            Some(message @ ToCoordinator::Bye(_)) if spread > 1 => *bye = Some(message),
+            Some(message) => lanes.put(message, spread),
+            None => break,
+        }
+    }
+    if state.session.unanswered() == 0
+        && let Some(bye) = bye.take()
+    {
+        lanes.put(bye, spread);
+    }
+    state.closing.is_some() && state.session.welcome().is_some() && bye.is_none()
 }
 
 /// Resolves a while after the client began to close.

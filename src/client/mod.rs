@@ -61,12 +61,14 @@ mod error;
 mod event;
 mod grant;
 mod intent;
+mod lanes;
 mod look;
 mod outcome;
 pub(crate) mod private_file;
 mod quic;
 mod shared;
 mod system_clock;
+mod tuning;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -93,6 +95,8 @@ pub use outcome::{
 };
 #[cfg(feature = "testing")]
 pub(crate) use quic::GIVE_UP;
+#[doc(hidden)]
+pub use tuning::{Congestion, Tuning};
 
 use crate::session::agent::{Bounds, Draft, Local, NotTaken, Reply};
 use crate::types::{IntentId, Micros, Time};

@@ -20,6 +20,7 @@ use super::ConnectError;
 use super::connector::{Boxed, Clock, Closed, Connector, Lane, Link};
 use super::credentials::Credentials;
 use super::system_clock::SystemClock;
+use super::tuning::Tuning;
 use crate::limits;
 use crate::wire::{ALPN, CloseCode};
 use reach::{Candidate, Given, Learnt};
@@ -60,6 +61,7 @@ impl QuicConnector {
         ca_pem: &str,
         credentials: Option<Credentials>,
         timeout: Duration,
+        tuning: Tuning,
     ) -> Result<Self, ConnectError> {
         if addrs.len() > limits::ADDRESSES {
             return Err(ConnectError::TooManyAddresses { given: addrs.len() });
@@ -69,7 +71,7 @@ impl QuicConnector {
         let timeout = timeout.min(LONGEST);
         // What cannot be used is told before anybody is asked.
         credentials.as_ref().map(own::load).transpose()?;
-        let attempts = Attempts { server_name, roots, timeout, credentials };
+        let attempts = Attempts { server_name, roots, timeout, credentials, tuning };
         Ok(QuicConnector { given, attempts: Arc::new(attempts), learnt: Arc::default() })
     }
 
@@ -116,6 +118,7 @@ struct Attempts {
     /// For all of them together.
     timeout: Duration,
     credentials: Option<Credentials>,
+    tuning: Tuning,
 }
 
 type Won = (Candidate, Connection, Endpoint);
@@ -177,6 +180,7 @@ impl Attempts {
         tls.alpn_protocols = vec![ALPN.to_vec()];
         let tls = QuicClientConfig::try_from(tls).map_err(|error| local(&error))?;
         let mut transport = TransportConfig::default();
+        self.tuning.apply(&mut transport);
         // The coordinator opens no streams and sends no datagrams.
         transport.max_concurrent_bidi_streams(VarInt::from_u32(0));
         transport.max_concurrent_uni_streams(VarInt::from_u32(0));

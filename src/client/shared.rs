@@ -34,6 +34,8 @@ pub(super) struct Shared {
     pub(super) patience: Duration,
     /// Above this uncertainty no time of the agent's own clock is converted.
     pub(super) clock_bound: Micros,
+    /// Over how many lanes its intents are to be spread.
+    pub(super) lanes: usize,
 }
 
 /// Where the connection stands.
@@ -128,6 +130,7 @@ impl Shared {
         clock: Arc<dyn Clock>,
         first_id: u64,
         (patience, clock_bound): (Duration, Duration),
+        lanes: usize,
     ) -> Self {
         let state = State {
             session,
@@ -160,6 +163,7 @@ impl Shared {
             phase: watch::Sender::new(Phase::Connecting),
             patience,
             clock_bound: clock_bound.into(),
+            lanes,
         }
     }
 

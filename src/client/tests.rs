@@ -16,6 +16,7 @@ use crate::wire::{
 };
 
 mod degrade;
+mod lanes;
 
 /// A clock that is moved by hand.
 #[derive(Clone, Debug)]

@@ -56,6 +56,7 @@ use self::hub::Hub;
 use self::intake::Intake;
 use self::slot_loop::{Boot, LoopDeath, LoopEnd, SlotLoop};
 use crate::audit::{Journal, NoJournal, Progress};
+use crate::client::Tuning;
 use crate::clock::{Clock, SystemClock};
 use crate::config::Limits;
 use crate::host::HostConfig;
@@ -68,7 +69,7 @@ use crate::slot::Room;
 pub use crate::slot::{Full, Refused};
 pub use crate::space::motion::MotionLimits;
 pub use crate::transport::{Access, BindError, Certificates, Identity, IdentityError, SocketBuffers};
-use crate::transport::{Bound, Departures, Sending};
+use crate::transport::{Bound, Connections, Departures, Sending};
 use crate::types::Time;
 use crate::wire::CloseCode;
 
@@ -188,6 +189,18 @@ impl Coordinator {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn bind(config: CoordinatorConfig) -> Result<Self, BindError> {
+        Coordinator::bind_tuned(config, &Tuning::CHOSEN)
+    }
+
+    /// As [`Coordinator::bind`], with something else done about loss: for benches that compare.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    #[doc(hidden)]
+    pub fn bind_tuned(config: CoordinatorConfig, tuning: &Tuning) -> Result<Self, BindError> {
         let CoordinatorConfig {
             listen,
             rules,
@@ -209,9 +222,9 @@ impl Coordinator {
                 Sending::Full => observer.socket_full(),
             }))
         });
-        let (lanes, idle) = (limits.lanes, limits.idle_timeout);
+        let connections = Connections { lanes: limits.lanes, idle: limits.idle_timeout, tuning: *tuning };
         let Bound { endpoint, settings, buffers } =
-            crate::transport::bind(listen, identity, &access, lanes, idle, departures.clone())?;
+            crate::transport::bind(listen, identity, &access, &connections, departures.clone())?;
         buffers.too_small().iter().for_each(|small| tracing::warn!("{small}"));
         let local_addr = endpoint.local_addr().map_err(|error| BindError::Socket { addr: listen, error })?;
         let room = Room {

@@ -14,6 +14,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use super::stamped_socket::{Departures, StampedSocket};
 use super::{Access, Identity, IdentityError, SocketBuffers};
+use crate::client::Tuning;
 use crate::limits;
 use crate::types::Micros;
 
@@ -49,7 +50,18 @@ pub(crate) struct Bound {
     pub(crate) buffers: SocketBuffers,
 }
 
-/// Listens on `addr`, for those whom `access` lets in: connections of up to `lanes` lanes that may be silent for `idle`.
+/// What holds for each connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Connections {
+    /// Lanes at a time.
+    pub(crate) lanes: usize,
+    /// How long it may be silent.
+    pub(crate) idle: Micros,
+    /// What is done about loss.
+    pub(crate) tuning: Tuning,
+}
+
+/// Listens on `addr`, for connections of those whom `access` lets in.
 /// With `departures`, what leaves is noted there. Needs a tokio runtime around it.
 ///
 /// # Errors
@@ -58,13 +70,12 @@ pub(crate) fn bind(
     addr: SocketAddr,
     identity: Identity,
     access: &Access,
-    lanes: usize,
-    idle: Micros,
+    connections: &Connections,
     departures: Option<Arc<Departures>>,
 ) -> Result<Bound, BindError> {
     let endpoint = endpoint(identity.reset_key());
     let mut config = ServerConfig::with_crypto(identity.into_crypto(access)?);
-    config.transport_config(Arc::new(transport(lanes, idle)));
+    config.transport_config(Arc::new(transport(connections)));
     config.max_incoming(limits::HANDSHAKES);
     let refused = |error: io::Error| match error.kind() {
         io::ErrorKind::AddrInUse => BindError::InUse { addr },
@@ -139,11 +150,12 @@ fn insist(socket: &UdpSocket) {
 #[cfg(not(target_os = "linux"))]
 fn insist(_: &UdpSocket) {}
 
-fn transport(lanes: usize, idle: Micros) -> TransportConfig {
+fn transport(Connections { lanes, idle, tuning }: &Connections) -> TransportConfig {
     let bound = |bytes: usize| VarInt::from_u32(u32::try_from(bytes).unwrap_or(u32::MAX));
     let mut config = TransportConfig::default();
+    tuning.apply(&mut config);
     config
-        .max_concurrent_bidi_streams(bound(lanes))
+        .max_concurrent_bidi_streams(bound(*lanes))
         .max_concurrent_uni_streams(VarInt::from_u32(0))
         .datagram_receive_buffer_size(None)
         .stream_receive_window(bound(limits::LANE_WINDOW_BYTES))

@@ -12,13 +12,13 @@ use tokio::sync::watch;
 use super::super::bare::{Grid, sleep_and_wake};
 use super::super::host;
 use super::{Answers, BenchError, echo};
-use crate::client::ClientBuilder;
+use crate::client::{ClientBuilder, Tuning};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Limits;
 use crate::coordinator::{Coordinator, CoordinatorConfig, Identity, Observer};
 use crate::host::HostConfig;
 use crate::resolver::Rules;
-use crate::transport::{self, Access, Bound};
+use crate::transport::{self, Access, Bound, Connections};
 use crate::types::{Micros, Slot, Time};
 
 /// Inputs that one slot takes: what all connections have under way fits where a slot comes late, so that what is
@@ -48,10 +48,11 @@ impl Serving {
             Answers::Echo => {
                 let identity = Identity::self_made(["localhost", "127.0.0.1"].map(String::from))?;
                 let certificate = identity.certificate();
-                let Limits { lanes, idle_timeout, .. } = Limits::default();
+                let Limits { lanes, idle_timeout: idle, .. } = Limits::default();
+                let connections = Connections { lanes, idle, tuning: Tuning::CHOSEN };
                 let addr = (Ipv4Addr::LOCALHOST, 0).into();
                 let Bound { endpoint, .. } =
-                    transport::bind(addr, identity, &Access::Open, lanes, idle_timeout, None)?;
+                    transport::bind(addr, identity, &Access::Open, &connections, None)?;
                 let addr = endpoint.local_addr()?;
                 let (gate, boundaries) = gate.map(|length| Beat::start(clock, length)).transpose()?.unzip();
                 runtime.spawn(echo::serve(endpoint, boundaries));

@@ -9,7 +9,7 @@ use crate::client::degrade::{
 };
 use crate::wire::{self, Degradations, Refusal};
 
-async fn up_with(settings: ClientBuilder) -> (Client, Peer, Hand, Come) {
+pub(super) async fn up_with(settings: ClientBuilder) -> (Client, Peer, Hand, Come) {
     let clock = Hand::new();
     let (peers, mut come) = mpsc::unbounded_channel();
     let connecting = settings.name("car-7").connect_by(Arc::new(Pipes { clock: clock.clone(), peers }));
