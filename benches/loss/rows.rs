@@ -26,6 +26,9 @@ pub(crate) const HEAVY: Load = Load { agents: 4, rate: 250, ..SPARSE };
 /// Many at once on each connection: they leave in several datagrams.
 pub(crate) const BURSTS: Load = Load { agents: 10, rate: 10, burst: 64, ..SPARSE };
 
+/// As much as two cores bear with room to spare.
+pub(crate) const BUSY: Load = Load { agents: 100, rate: 60, ..SPARSE };
+
 /// One line of a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
@@ -57,7 +60,8 @@ pub(crate) fn tables() -> Vec<Table> {
         Table { name: "lanes", title: "One lane for all, and more", rows: lanes() },
         Table { name: "acks", title: "How soon the other end acknowledges", rows: acks() },
         Table { name: "control", title: "The rest, each changed alone", rows: control() },
-        Table { name: "bursts", title: "64 at a time", rows: bursts() },
+        Table { name: "bursts", title: "64 at a time, 1 % lost", rows: bursts() },
+        Table { name: "clear", title: "Where nothing is delayed or lost", rows: clear() },
     ]
 }
 
@@ -153,22 +157,27 @@ fn control() -> Vec<Row> {
     heavy.to_vec()
 }
 
+fn clear() -> Vec<Row> {
+    let of = |name, load, ends| Row { name, load, way: Way::Straight, ends };
+    let whole = both(|it| it.segmentation = false);
+    vec![
+        of("100 × 60/s: as chosen", BUSY, CHOSEN),
+        of("100 × 60/s: quinn", BUSY, PLAIN),
+        of("10 × 10/s, 64 at a time: as chosen", BURSTS, CHOSEN),
+        of("10 × 10/s, 64 at a time: quinn", BURSTS, PLAIN),
+        of("10 × 10/s, 64 at a time: no segmentation offload", BURSTS, whole),
+    ]
+}
+
 fn bursts() -> Vec<Row> {
     let changed = [
         ("as chosen", CHOSEN),
         ("quinn", PLAIN),
-        ("no segmentation offload", both(|it| it.segmentation = false)),
-        ("no MTU discovery", both(|it| it.mtu_discovery = false)),
         ("initial window 64 KiB", both(|it| it.initial_window = Some(64 << 10))),
         ("bbr", both(|it| it.congestion = Congestion::Bbr)),
+        ("no segmentation offload", both(|it| it.segmentation = false)),
     ];
-    let mut rows = Vec::new();
-    for (way, shape) in [(Way::Straight, "no proxy"), (lossy(0.01), "20 ms, 1 %")] {
-        for (name, ends) in changed {
-            rows.push(Row { name: leaked(format!("{shape}: {name}")), load: BURSTS, way, ends });
-        }
-    }
-    rows
+    changed.map(|(name, ends)| Row { name, load: BURSTS, way: lossy(0.01), ends }).to_vec()
 }
 
 /// Names live as long as the program.
