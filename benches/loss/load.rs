@@ -5,8 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use preclaim::client::ClientBuilder;
-use preclaim::client::Tuning;
+use preclaim::client::{ClientBuilder, Tuning};
 use preclaim::coordinator::{Coordinator, CoordinatorConfig, Running};
 use preclaim::resolver::Rules;
 use preclaim::{Client, Intent, Outcome, path};

@@ -17,8 +17,13 @@ pub(crate) const CHOSEN: Ends = Ends { coordinator: Tuning::CHOSEN, agent: Tunin
 pub(crate) const PLAIN: Ends = Ends { coordinator: Tuning::QUINN, agent: Tuning::QUINN, lanes: Some(1) };
 
 /// Each agent seldom declares: a loss shows by a timer alone.
-pub(crate) const SPARSE: Load =
-    Load { agents: 100, rate: 10, warmup: Duration::from_millis(1500), measured: Duration::from_secs(6) };
+pub(crate) const SPARSE: Load = Load {
+    agents: 100,
+    rate: 10,
+    burst: 1,
+    warmup: Duration::from_millis(1500),
+    measured: Duration::from_secs(6),
+};
 /// Few agents declare often: what is behind a loss waits with it.
 pub(crate) const DENSE: Load = Load { agents: 10, rate: 100, ..SPARSE };
 /// So many on one connection that what is under way is more than what congestion control shrinks to.
