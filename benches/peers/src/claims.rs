@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use preclaim::types::Time;
-use preclaim::{Client, Grant, Intent, Outcome, millis, path, secs};
+use preclaim::{Client, Grant, Intent, Outcome, path, secs};
 
 use crate::Failure;
 use crate::drive::{Agent, Booker};
@@ -32,8 +32,8 @@ const PATIENCE: Duration = secs(60);
 const FAR: Duration = secs(10);
 /// A lease's length: longer than any work here. Two of them one after the other pass the coordinator's horizon.
 const LEASE: Duration = secs(30);
-/// What is free for whoever has it alone is granted for so long.
-const OWN: Duration = millis(50);
+/// What is free for whoever has it alone is granted for so long, and released long before.
+const OWN: Duration = secs(5);
 
 /// Where the coordinator is.
 #[derive(Clone, Debug)]
