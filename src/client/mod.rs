@@ -232,7 +232,7 @@ impl Client {
     /// Takes what there is room for from the front of `waiting`, and hands it in at once.
     fn hand_in_what_fits(
         &self,
-        waiting: &mut VecDeque<Result<(Plan, Prepared), DeclareError>>,
+        waiting: &mut VecDeque<Result<(Plan, Box<Prepared>), DeclareError>>,
     ) -> Vec<Result<(Plan, Declared<'_>), DeclareError>> {
         let shared = self.shared();
         shared.with(|state, now| {
@@ -295,16 +295,16 @@ impl Client {
         self.hand_in(self.prepare(intent, kind)?, waits).await?.answered().await
     }
 
-    fn prepare(&self, intent: Intent, kind: Asked) -> Result<Prepared, DeclareError> {
+    fn prepare(&self, intent: Intent, kind: Asked) -> Result<Box<Prepared>, DeclareError> {
         let late = self.late(Duration::from_micros(intent.raw.wait));
         let id = intent.id.unwrap_or_else(|| self.shared().look(|state, _| state.fresh_id()));
         let start = self.start_of(&intent, id)?;
         let draft = draft(intent, id, start.map(|(_, time)| time));
-        Ok(Prepared { draft, kind, id, start, late })
+        Ok(Box::new(Prepared { draft, kind, id, start, late }))
     }
 
     /// Hands a declaration in; where it `waits`, once there is room for it.
-    async fn hand_in(&self, mut prepared: Prepared, waits: bool) -> Result<Declared<'_>, DeclareError> {
+    async fn hand_in(&self, mut prepared: Box<Prepared>, waits: bool) -> Result<Declared<'_>, DeclareError> {
         let shared = self.shared();
         loop {
             let room = shared.room.notified();
@@ -501,11 +501,11 @@ impl Prepared {
     /// # Errors
     /// Where it is not taken: itself again, and why.
     fn hand_in<'a>(
-        self,
+        self: Box<Self>,
         shared: &'a Arc<Shared>,
         state: &mut State,
         now: Local,
-    ) -> Result<Declared<'a>, (Self, NotTaken)> {
+    ) -> Result<Declared<'a>, (Box<Self>, NotTaken)> {
         match state.declare(self.draft.clone(), self.kind, now) {
             Ok((request, answer)) => {
                 let undo = Undo { shared, request, id: self.id, kind: self.kind, answer };

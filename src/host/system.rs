@@ -39,7 +39,7 @@ pub(super) fn pin(cores: &[usize]) -> io::Result<()> {
 /// The cores that the calling thread may run on.
 #[cfg(all(test, target_os = "linux"))]
 pub(super) fn cores_of_this_thread() -> Vec<usize> {
-    let set = rustix::thread::sched_getaffinity(None).unwrap();
+    let set = rustix::thread::sched_getaffinity(None).expect("a thread may ask about itself");
     (0..crate::limits::CORES).filter(|core| set.is_set(*core)).collect()
 }
 
