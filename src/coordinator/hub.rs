@@ -1,7 +1,8 @@
 //! Where sessions and connections meet: one lock around who is there, held for microseconds.
 //!
 //! Two locks are ever held at once: this one, then the intake's or an outbox's. Nothing is sent or
-//! awaited under any, and a slot's news is encoded outside.
+//! awaited under any. What has come at once on a lane takes it once, with its values looked at before; a slot takes it once to
+//! write down who is told what, and hands that on outside.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -12,11 +13,11 @@ use super::slot_loop::Publish;
 use crate::clock::Clock;
 use crate::resolver::{Resolver, SlotOutcome};
 use crate::session::coordinator::{
-    Admission, ConnectionId, Door, Drained, Effect, HelloRefusal, Inbox, LaneId, Origin, Place, Request,
-    Room, SessionNotes, Sessions,
+    Admission, ConnectionId, Door, Drained, Effect, HelloRefusal, Inbox, Origin, Place, Request, Room,
+    SessionNotes, Sessions,
 };
 use crate::slot::{Asked, Closed, Turned};
-use crate::transport::Outbox;
+use crate::transport::{Outbox, SlotNews};
 use crate::types::{Agent, FixedMap, Slot, Time};
 use crate::wire::{CloseCode, Hello, ToAgent};
 
@@ -135,9 +136,6 @@ impl Hub {
     }
 }
 
-/// One connection's part of a slot's news.
-type Part = (Arc<Outbox>, Vec<(LaneId, ToAgent)>);
-
 impl State {
     fn carry_out(&mut self, effects: Vec<Effect>) {
         for effect in effects {
@@ -155,26 +153,27 @@ impl State {
             }
         }
     }
+}
 
-    /// The messages for each connection, in order, with where they go; who is told first comes first.
-    fn by_connection(&self, effects: Vec<Effect>) -> Vec<Part> {
-        let mut places: FixedMap<ConnectionId, usize> = FixedMap::default();
-        let mut parts: Vec<Part> = Vec::new();
-        for effect in effects {
-            // Nothing that is decided closes a connection.
-            let Effect::Send { to, message } = effect else { continue };
-            let place = match places.get(&to.connection) {
-                Some(place) => *place,
-                None => {
-                    let Some(outbox) = self.outboxes.get(&to.connection) else { continue };
-                    places.insert(to.connection, parts.len());
-                    parts.push((Arc::clone(outbox), Vec::new()));
-                    parts.len() - 1
-                }
-            };
-            parts[place].1.push((to.lane, message));
-        }
-        parts
+/// A slot's news by connection; who is told first comes first.
+#[derive(Default)]
+struct Parts {
+    places: FixedMap<ConnectionId, usize>,
+    parts: Vec<(Arc<Outbox>, SlotNews)>,
+}
+
+impl Parts {
+    fn add(&mut self, outboxes: &FixedMap<ConnectionId, Arc<Outbox>>, to: Place, message: &ToAgent) {
+        let place = match self.places.get(&to.connection) {
+            Some(place) => *place,
+            None => {
+                let Some(outbox) = outboxes.get(&to.connection) else { return };
+                self.places.insert(to.connection, self.parts.len());
+                self.parts.push((Arc::clone(outbox), SlotNews::default()));
+                self.parts.len() - 1
+            }
+        };
+        self.parts[place].1.add(to.lane, message);
     }
 }
 
@@ -198,8 +197,8 @@ impl Room for OutboxRoom<'_> {
     }
 }
 
-/// Each connection is handed its part of a slot at once and woken once; the encoding is done outside
-/// of the lock, connection by connection, so that the first leaves while the last is written.
+/// Each message is written down as soon as it is known, and nothing of it is kept otherwise. Each connection is handed
+/// its part of a slot at once and woken once, outside of the lock.
 impl Publish<Origin> for Arc<Hub> {
     fn notes(&mut self, closed: &Closed<Origin>, outcome: &SlotOutcome) -> SessionNotes {
         self.lock().sessions.notes(closed, outcome)
@@ -211,11 +210,13 @@ impl Publish<Origin> for Arc<Hub> {
             let state = &mut *guard;
             state.decided = (outcome.slot, outcome.at);
             let room = OutboxRoom { outboxes: &state.outboxes, taken: RefCell::default() };
-            let effects = state.sessions.publish(closed, outcome, resolver, &room);
-            state.by_connection(effects)
+            let mut parts = Parts::default();
+            let mut send = |to: Place, message: &ToAgent| parts.add(&state.outboxes, to, message);
+            state.sessions.publish_to(closed, outcome, resolver, &room, &mut send);
+            parts.parts
         };
-        for (outbox, messages) in parts {
-            outbox.send_slot(outcome.slot, &messages);
+        for (outbox, news) in parts {
+            outbox.send_slot(outcome.slot, news);
         }
     }
 }

@@ -17,7 +17,7 @@ pub use access::{Access, Certificates};
 pub use endpoint::BindError;
 pub(crate) use endpoint::{Bound, Connections, bind};
 pub(crate) use lane::{LaneError, LaneReader};
-pub(crate) use outbox::{Outbox, write_out};
+pub(crate) use outbox::{Outbox, SlotNews, write_out};
 pub(crate) use reading::raise_limit;
 pub use reading::{SocketBuffers, SocketReading};
 pub use stamped_socket::Departure;

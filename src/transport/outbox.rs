@@ -58,20 +58,20 @@ impl Outbox {
 
     /// Queues a message.
     pub(crate) fn send(&self, lane: LaneId, message: &ToAgent) {
-        let frames = encoded([(lane, message)].into_iter());
-        self.lock().put_frames(frames);
+        let mut news = SlotNews::default();
+        news.add(lane, message);
+        self.lock().put_frames(news.frames);
     }
 
     /// Queues one slot's messages for this connection.
-    pub(crate) fn send_slot(&self, slot: Slot, messages: &[(LaneId, ToAgent)]) {
-        let frames = encoded(messages.iter().map(|(lane, message)| (*lane, message)));
-        let bytes = size(&frames);
+    pub(crate) fn send_slot(&self, slot: Slot, news: SlotNews) {
+        let bytes = size(&news.frames);
         let mut state = self.lock();
-        state.queue.push(Item::SlotNews(slot, messages.len(), bytes));
+        state.queue.push(Item::SlotNews(slot, news.messages, bytes));
         if state.bytes <= limits::OUTBOX_BYTES {
             state.burst = bytes;
         }
-        state.put_frames(frames);
+        state.put_frames(news.frames);
     }
 
     /// Closes the connection once what waits has been written and has arrived, or soon after. The
@@ -121,25 +121,27 @@ fn size(frames: &[(LaneId, Vec<u8>)]) -> usize {
     frames.iter().map(|(_, bytes)| bytes.len()).sum()
 }
 
-/// Messages as frames, those that follow each other on one lane together. A message that does not fit in a frame
-/// cannot be made by the coordinator: what is in it is bounded by limits that are asserted to fit.
-fn encoded<'a>(messages: impl ExactSizeIterator<Item = (LaneId, &'a ToAgent)>) -> Vec<(LaneId, Vec<u8>)> {
-    let mut left = messages.len();
-    let mut frames: Vec<(LaneId, Vec<u8>)> = Vec::new();
-    for (lane, message) in messages {
-        if frames.last().is_none_or(|(last, _)| *last != lane) {
-            // Most of them are answers, on one lane for all or on one each.
-            let room = if frames.is_empty() { left * ANSWER_BYTES } else { ANSWER_BYTES };
-            frames.push((lane, Vec::with_capacity(room)));
+/// One slot's messages for one connection as frames, those that follow each other on one lane together.
+#[derive(Debug, Default)]
+pub(crate) struct SlotNews {
+    frames: Vec<(LaneId, Vec<u8>)>,
+    messages: usize,
+}
+
+impl SlotNews {
+    /// A message that does not fit in a frame cannot be made by the coordinator: what is in it is bounded by limits that
+    /// are asserted to fit.
+    pub(crate) fn add(&mut self, lane: LaneId, message: &ToAgent) {
+        self.messages += 1;
+        if self.frames.last().is_none_or(|(last, _)| *last != lane) {
+            self.frames.push((lane, Vec::with_capacity(ANSWER_BYTES)));
         }
-        left -= 1;
-        if let Some((_, bytes)) = frames.last_mut()
+        if let Some((_, bytes)) = self.frames.last_mut()
             && let Err(error) = message.encode(bytes)
         {
             tracing::error!(kind = message.kind(), %error, "a message does not fit in a frame");
         }
     }
-    frames
 }
 
 /// Bytes of a granted intent's answer, and a few more.

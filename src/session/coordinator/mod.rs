@@ -29,6 +29,7 @@ pub use feasibility::Feasibility;
 pub use hello::HelloRefusal;
 pub use listing::{Page, Query, Words};
 pub use notes::{DeclaredBy, Live, Recovered, Restored, Route, SessionChange, SessionNotes};
+pub use publish::Tell;
 pub use requests::{Door, Drained, Inbox, Refusals, Request};
 pub use watch::Room;
 

@@ -13,9 +13,11 @@ use crate::wire::{
     Answer, ContestedNews, Extensions, Holding, Refusal, ToAgent, Verdict, Watch, raw_mode, raw_target,
 };
 
+/// Takes what somebody is told, and where.
+pub type Tell<'a> = dyn FnMut(Place, &ToAgent) + 'a;
+
 impl Sessions {
-    /// Follows what was decided in the slot `closed`, and says who is told what. `resolver` is how
-    /// things stand after the slot.
+    /// As [`Sessions::publish_to`], told as effects.
     pub fn publish(
         &mut self,
         closed: &Closed<Origin>,
@@ -23,10 +25,25 @@ impl Sessions {
         resolver: &Resolver,
         room: &dyn Room,
     ) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let mut send = |to, message: &ToAgent| effects.push(Effect::Send { to, message: message.clone() });
+        self.publish_to(closed, outcome, resolver, room, &mut send);
+        effects
+    }
+
+    /// Follows what was decided in the slot `closed`, and says to `send` who is told what, in order. `resolver` is
+    /// how things stand after the slot.
+    pub fn publish_to(
+        &mut self,
+        closed: &Closed<Origin>,
+        outcome: &SlotOutcome,
+        resolver: &Resolver,
+        room: &dyn Room,
+        send: &mut Tell<'_>,
+    ) {
         let when = (outcome.slot, outcome.at);
         let is_lease = |token| resolver.grant(token).is_some_and(|grant| grant.intent.hold);
         let mut fates = Fates::new(closed, outcome);
-        let mut effects = Vec::with_capacity(outcome.decisions.len());
         let last_words = LastWords::of(&outcome.decisions);
         for (at, decision) in outcome.decisions.iter().enumerate() {
             self.bind_fates(&mut fates, decision.answers);
@@ -36,17 +53,16 @@ impl Sessions {
                 // What was asked since is not answered by the end of the lease before it.
                 self.intents.go_on(&decision.key);
             }
-            self.tell(decision, origin, when, resolver, room, &mut effects);
+            self.tell(decision, origin, when, resolver, room, send);
             self.intents.follow(decision, goes_on, &is_lease);
         }
         self.bind_fates(&mut fates, None);
         for news in &outcome.contested {
             let note = self.note(&news.by, news.by_id).unwrap_or_default();
             let message = ContestedNews::of(news, when, note);
-            self.tell_holder(&news.holder, &message.into(), room, &mut effects);
+            self.tell_holder(&news.holder, &message.into(), room, send);
         }
         self.intents.forget_ended(outcome.at);
-        effects
     }
 
     /// Sends every decision from here on to `place`, as far as it keeps up. A watch that cannot be
@@ -103,10 +119,10 @@ impl Sessions {
         when: (Slot, Time),
         resolver: &Resolver,
         room: &dyn Room,
-        effects: &mut Vec<Effect>,
+        send: &mut Tell<'_>,
     ) {
         let answer = self.answer_of(decision, origin, when, resolver);
-        self.tell_watchers(decision, origin, &answer, room, effects);
+        self.tell_watchers(decision, origin, &answer, room, send);
         let asker = origin.and_then(|origin| Some(Waiter { place: origin.from?, request: origin.request }));
         let (waiters, owner) = self.concerned(decision, asker.is_some());
         // A handful at most, mostly one.
@@ -115,8 +131,7 @@ impl Sessions {
         {
             if self.is_live(place) && !told.contains(&(place, request)) {
                 told.push((place, request));
-                let message = Answer { request, ..answer.clone() }.into();
-                effects.push(Effect::Send { to: place, message });
+                send(place, &Answer { request, ..answer.clone() }.into());
             }
         }
         if let (Some(origin), Some(Waiter { place, .. })) = (origin, asker)
@@ -125,12 +140,12 @@ impl Sessions {
             // Something sent twice that waits: it has a fate to hear of, as the first one does.
             self.intents.bind(&decision.key.agent, origin, place);
         }
-        let news = || Answer { request: 0, repeat: false, ..answer }.into();
+        let news = || ToAgent::from(Answer { request: 0, repeat: false, ..answer });
         match owner {
             Some(owner) if told.iter().any(|(place, _)| place.connection == owner.connection) => {}
-            Some(owner) if self.is_live(owner) => effects.push(Effect::Send { to: owner, message: news() }),
+            Some(owner) if self.is_live(owner) => send(owner, &news()),
             None if !told.is_empty() => {}
-            _ => self.tell_or_keep(&decision.key, origin, when.0, &news(), &told, effects),
+            _ => self.tell_or_keep(&decision.key, origin, when.0, &news(), &told, send),
         }
     }
 
@@ -181,7 +196,7 @@ impl Sessions {
         slot: Slot,
         message: &ToAgent,
         told: &[(Place, u64)],
-        effects: &mut Vec<Effect>,
+        send: &mut Tell<'_>,
     ) {
         let route = self.intents.route(&key.agent, key.id);
         let label = route.map(|route| &route.label).or(origin.map(|origin| &origin.label)).cloned();
@@ -189,7 +204,7 @@ impl Sessions {
         let (places, is_session) = self.reach(&key.agent, &label);
         for to in &places {
             if told.iter().all(|(place, _)| place.connection != to.connection) {
-                effects.push(Effect::Send { to: *to, message: message.clone() });
+                send(*to, message);
             }
         }
         let comes_back = self.names.get(&key.agent).is_some_and(|name| name.sessions.contains_key(&label));
@@ -200,7 +215,7 @@ impl Sessions {
 
     /// News that means nothing later: told to whoever is there and has room, so that nobody is cut off
     /// by how many others want what it holds.
-    fn tell_holder(&self, key: &IntentKey, message: &ToAgent, room: &dyn Room, effects: &mut Vec<Effect>) {
+    fn tell_holder(&self, key: &IntentKey, message: &ToAgent, room: &dyn Room, send: &mut Tell<'_>) {
         let Some(route) = self.intents.route(&key.agent, key.id) else { return };
         let places = if self.is_live(route.place) {
             vec![route.place]
@@ -209,7 +224,7 @@ impl Sessions {
         };
         let bytes = size(message);
         let with_room = places.into_iter().filter(|to| room.has_room(to.connection, bytes));
-        effects.extend(with_room.map(|to| Effect::Send { to, message: message.clone() }));
+        with_room.for_each(|to| send(to, message));
     }
 
     /// Where to find session `label` of `agent`, or else all others of the name; and whether it is
@@ -230,7 +245,7 @@ impl Sessions {
         origin: Option<&Origin>,
         answer: &Answer,
         room: &dyn Room,
-        effects: &mut Vec<Effect>,
+        send: &mut Tell<'_>,
     ) {
         if self.watchers.is_empty() {
             return;
@@ -250,7 +265,7 @@ impl Sessions {
             note: about.map_or("", |(_, note)| note),
         };
         let events = self.watchers.events(&seen, room);
-        effects.extend(events.into_iter().map(|(to, message)| Effect::Send { to, message }));
+        events.iter().for_each(|(to, message)| send(*to, message));
     }
 
     /// What the holder of a blocker has there, as it stands after the slot.
