@@ -6,6 +6,8 @@
 
 #[path = "../tests/fault_rig/mod.rs"]
 mod fault_rig;
+#[path = "../tests/private/mod.rs"]
+mod private;
 #[path = "../tests/udp_proxy/mod.rs"]
 mod udp_proxy;
 

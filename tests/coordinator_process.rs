@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // what helpers of tests unwrap fails the test
 
+mod private;
 mod raw_peer;
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -118,7 +119,7 @@ fn serve_takes_its_certificate_from_files_and_tells_agents_when_it_stops() {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let (cert, key, config) = (dir.join("cert.pem"), dir.join("key.pem"), dir.join("preclaim.toml"));
     std::fs::write(&cert, made.cert.pem()).unwrap();
-    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    private::write(&key, &made.signing_key.serialize_pem());
     let state = dir.join("state");
     let text = format!(
         "[listen]\naddr = \"127.0.0.1:0\"\n[tls]\ncert = {cert:?}\nkey = {key:?}\n\

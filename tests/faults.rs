@@ -7,6 +7,7 @@
 mod fault_rig;
 #[allow(dead_code)] // its other helpers are of other tests
 mod house;
+mod private;
 mod udp_proxy;
 #[path = "udp_proxy/tests.rs"]
 mod udp_proxy_tests;

@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used)] // what helpers of tests unwrap fails the test
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // a test reads its environment
 
+mod private;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -55,7 +57,7 @@ impl Home {
         let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
         let (cert, key, state) = (dir.join("cert.pem"), dir.join("key.pem"), dir.join("state"));
         std::fs::write(&cert, made.cert.pem()).unwrap();
-        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        private::write(&key, &made.signing_key.serialize_pem());
         // Short segments: some kills come while one is closed, compressed, or stood for by a snapshot.
         let text = format!(
             "[listen]\naddr = \"127.0.0.1:0\"\n[tls]\ncert = {cert:?}\nkey = {key:?}\n\

@@ -398,5 +398,6 @@ fn reasons_and_close_codes_keep_their_numbers() {
     }
     assert_eq!(CloseCode::Replaced.number(), 10);
     assert_eq!(CloseCode::TooManyLanes.number(), 17);
-    assert_eq!(CloseCode::of(18), None);
+    assert_eq!(CloseCode::AnothersName.number(), 20);
+    assert_eq!(CloseCode::of(21), None);
 }

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::plan::Skew;
 use super::words::faketime;
 use super::{Dice, GLANCE};
+use crate::private;
 
 /// A running `preclaim serve` with a directory of its own, both gone with this.
 #[derive(Debug)]
@@ -61,7 +62,7 @@ impl House {
         let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
         let (cert, key, state) = (dir.join("cert.pem"), dir.join("key.pem"), dir.join("state"));
         std::fs::write(&cert, made.cert.pem()).unwrap();
-        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        private::write(&key, &made.signing_key.serialize_pem());
         let text = format!(
             "[listen]\naddr = \"127.0.0.1:0\"\n[tls]\ncert = {cert:?}\nkey = {key:?}\n[auth]\nmode = \"open\"\n[state]\ndir = {state:?}\n"
         );
