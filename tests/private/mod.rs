@@ -1,4 +1,5 @@
 //! Files that nobody but their owner may read, as `serve` asks of its key.
+#![allow(clippy::unwrap_used)] // what helpers of tests unwrap fails the test
 
 use std::fs::OpenOptions;
 use std::io::Write;
