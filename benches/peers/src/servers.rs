@@ -160,7 +160,7 @@ pub(crate) fn preclaim(
     let config = dir.join("preclaim.toml");
     let text = format!(
         "[slot]\nlength = \"{slot}\"\nhorizon = \"{horizon}\"\n[listen]\naddr = \"127.0.0.1:0\"\n[tls]\ncert = {cert:?}\nkey = {key:?}\n\
-         [state]\ndir = {:?}\ndurability = \"{durability}\"\n",
+         [auth]\nmode = \"open\"\n[state]\ndir = {:?}\ndurability = \"{durability}\"\n",
         dir.join("state")
     );
     fs::write(&config, text)?;
