@@ -173,9 +173,11 @@ async fn hold_one<A: Agent>(
                 }
             };
             let now = Instant::now();
-            ledger.enter(index, &wanted.paths, agent.until(&taken), now);
-            let done = agent.work(&taken, wanted.work).await;
-            ledger.leave(index, done);
+            let mut done = None;
+            if ledger.enter(index, &wanted.paths, agent.until(&taken)) {
+                done = agent.work(&taken, wanted.work).await;
+                ledger.leave(index, done);
+            }
             agent.give(taken).await?;
             if done.is_some() {
                 own.grants.push((now, now.saturating_duration_since(needed)));

@@ -29,25 +29,12 @@ struct Holder {
 }
 
 impl Ledger {
-    /// `agent` begins to use `paths`. Whoever still uses something of it is a violation; not so one whose
-    /// time is over, as long as it does nothing more (see [`Ledger::leave`]).
-    pub(crate) fn enter(&self, agent: usize, paths: &[String], until: Option<Instant>, now: Instant) {
+    /// `agent` begins to use `paths`, unless its time is over: whoever stood still between a look at the clock and
+    /// this call must not use what is another's by now. Returns whether it does.
+    pub(crate) fn enter(&self, agent: usize, paths: &[String], until: Option<Instant>) -> bool {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let meets = |holder: &Holder| {
-            holder.paths.iter().any(|theirs| paths.iter().any(|mine| related(mine, theirs)))
-        };
-        let Inner { holders, passed, violations } = &mut *inner;
-        holders.retain(|holder| {
-            if !meets(holder) {
-                return true;
-            }
-            match holder.until.filter(|until| *until <= now) {
-                Some(until) => passed.push((holder.agent, until)),
-                None => *violations += 1,
-            }
-            false
-        });
-        holders.push(Holder { agent, paths: paths.to_vec(), until });
+        // Under the lock, so that the order of entries is that of their times.
+        inner.enter(agent, paths, until, Instant::now())
     }
 
     /// `agent` has stopped; `used` is the instant of its last use, if it did not stop before its work was done.
@@ -68,6 +55,32 @@ impl Ledger {
     }
 }
 
+impl Inner {
+    /// Whoever still uses something of `paths` is a violation; not so one whose time is over, as long as it does
+    /// nothing more (see [`Ledger::leave`]).
+    fn enter(&mut self, agent: usize, paths: &[String], until: Option<Instant>, now: Instant) -> bool {
+        if until.is_some_and(|until| until <= now) {
+            return false;
+        }
+        let meets = |holder: &Holder| {
+            holder.paths.iter().any(|theirs| paths.iter().any(|mine| related(mine, theirs)))
+        };
+        let Inner { holders, passed, violations } = self;
+        holders.retain(|holder| {
+            if !meets(holder) {
+                return true;
+            }
+            match holder.until.filter(|until| *until <= now) {
+                Some(until) => passed.push((holder.agent, until)),
+                None => *violations += 1,
+            }
+            false
+        });
+        holders.push(Holder { agent, paths: paths.to_vec(), until });
+        true
+    }
+}
+
 /// Windows that overlap on one resource: pairs of neighbours, sorted by their starts.
 pub(crate) fn overlaps(mut booked: Vec<(u64, u64, u64)>) -> u64 {
     booked.sort_unstable();
@@ -79,6 +92,10 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
+    fn enter(ledger: &Ledger, agent: usize, path: &str, until: Option<Instant>, now: Instant) -> bool {
+        ledger.inner.lock().unwrap().enter(agent, &paths(path), until, now)
+    }
+
     fn paths(path: &str) -> Vec<String> {
         vec![path.to_owned()]
     }
@@ -86,11 +103,11 @@ mod tests {
     #[test]
     fn two_who_hold_the_same_are_a_violation_and_one_after_the_other_is_none() {
         let (ledger, now) = (Ledger::default(), Instant::now());
-        ledger.enter(0, &paths("a"), None, now);
+        enter(&ledger, 0, "a", None, now);
         ledger.leave(0, Some(now));
-        ledger.enter(1, &paths("a/b"), None, now);
+        enter(&ledger, 1, "a/b", None, now);
         assert_eq!(ledger.violations(), 0);
-        ledger.enter(2, &paths("a"), None, now);
+        enter(&ledger, 2, "a", None, now);
         assert_eq!(ledger.violations(), 1);
     }
 
@@ -101,12 +118,21 @@ mod tests {
         let after = until + Duration::from_nanos(1);
         for (used, violations) in [(None, 0), (Some(until), 0), (Some(after), 1)] {
             let before = ledger.violations();
-            ledger.enter(0, &paths("a"), Some(until), now);
-            ledger.enter(1, &paths("a"), None, until);
+            enter(&ledger, 0, "a", Some(until), now);
+            enter(&ledger, 1, "a", None, until);
             ledger.leave(0, used);
             ledger.leave(1, Some(after));
             assert_eq!(ledger.violations() - before, violations);
         }
+    }
+
+    #[test]
+    fn whose_time_is_over_before_it_begins_does_not_begin() {
+        let (ledger, now) = (Ledger::default(), Instant::now());
+        assert!(enter(&ledger, 1, "a", None, now));
+        assert!(!enter(&ledger, 0, "a", Some(now), now));
+        ledger.leave(0, None);
+        assert_eq!(ledger.violations(), 0);
     }
 
     #[test]
