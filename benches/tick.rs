@@ -6,11 +6,11 @@
 //! All distances take turns, so that what else the machine does meets all of them alike.
 
 use std::error::Error;
-use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
-use preclaim::bench::Quantiles;
+use preclaim::bench::{Quantiles, burn};
 use preclaim::clock::{Clock, Reading, SystemClock};
 use preclaim::host::{HostConfig, Role};
 use preclaim::types::{Micros, Time};
@@ -22,6 +22,8 @@ const PHASES_US: [u64; 11] = [0, 20, 50, 130, 300, 500, 1_000, 2_000, 3_000, 3_5
 /// Unmeasured, where benches are only tried out.
 const ROUNDS: usize = 8;
 const WAKES: usize = 50;
+/// What computes beside it ends by then, whatever comes of the rest.
+const LONGEST: Duration = Duration::from_secs(600);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().collect();
@@ -32,10 +34,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let is_measured = arguments.iter().any(|argument| argument == "--bench");
     let (rounds, wakes) = if is_measured { (ROUNDS, WAKES) } else { (1, 1) };
     let host = HostConfig { realtime: value("--realtime"), ..HostConfig::default() };
-    let stop = AtomicBool::new(false);
+    let (stop, longest) = (AtomicBool::new(false), Instant::now() + LONGEST);
     let late = thread::scope(|scope| {
         for _ in 0..value("--busy").unwrap_or(0) {
-            scope.spawn(|| burn(&stop));
+            scope.spawn(|| burn(longest, &stop));
         }
         let measured = scope.spawn(|| measure(&host, rounds, wakes)).join();
         stop.store(true, Ordering::Relaxed);
@@ -49,15 +51,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     Ok(())
-}
-
-fn burn(stop: &AtomicBool) {
-    let mut number = 1_u64;
-    while !stop.load(Ordering::Relaxed) {
-        for _ in 0..4_096 {
-            number = black_box(number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
-        }
-    }
 }
 
 /// How late the thread was, by phase.

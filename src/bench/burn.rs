@@ -10,7 +10,7 @@ use std::{io, thread};
 const STEPS: u64 = 4_096;
 
 /// Computes until `stop`, or `until` at the latest, without a pause in which the core would be another's.
-pub(crate) fn burn(until: Instant, stop: &AtomicBool) {
+pub fn burn(until: Instant, stop: &AtomicBool) {
     let mut number = 1_u64;
     while !stop.load(Ordering::Relaxed) && Instant::now() < until {
         for _ in 0..STEPS {

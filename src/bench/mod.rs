@@ -41,7 +41,7 @@ mod watched;
 use std::io;
 
 pub(crate) use bare::{Grid, sleep_and_wake};
-pub(crate) use burn::burn;
+pub use burn::burn;
 pub use crowd::{Crowd, fill};
 pub use disk::DiskPlace;
 pub(crate) use kept::Beside;

@@ -72,21 +72,10 @@ impl Hello {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Extensions, Role, VERSIONS};
+    use crate::wire::{Extensions, degradations};
 
     fn hello(value: Vec<u8>) -> Hello {
-        Hello {
-            lowest_version: VERSIONS.0,
-            highest_version: VERSIONS.1,
-            name: None,
-            label: "main".into(),
-            incarnation: 1,
-            role: Role::Agent,
-            refuse_if_live: false,
-            seen: None,
-            software: String::new(),
-            extensions: Extensions::NONE.with(Extension { number: BEARER, value }),
-        }
+        degradations::tests::hello(Extensions::NONE.with(Extension { number: BEARER, value }))
     }
 
     #[test]

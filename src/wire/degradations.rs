@@ -48,11 +48,12 @@ impl Hello {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::wire::{FrameReader, Role, ToCoordinator, VERSIONS};
 
-    fn hello(extensions: Extensions) -> Hello {
+    /// A hello that says nothing but this.
+    pub(in crate::wire) fn hello(extensions: Extensions) -> Hello {
         Hello {
             lowest_version: VERSIONS.0,
             highest_version: VERSIONS.1,
