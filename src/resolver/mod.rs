@@ -20,6 +20,7 @@ mod fit;
 mod history;
 mod image;
 pub mod invariants;
+mod keyed;
 mod ledger;
 mod nodes;
 mod outcome;

@@ -3,10 +3,12 @@
 
 mod consistency;
 
-use crate::types::{FixedMap, Path};
+use super::keyed::{Keyed, KeyedSlab};
+use super::slab::Number;
+use crate::types::{Path, fixed_hash};
 
 /// A node's number. It is used again once its node is gone.
-pub(super) type NodeId = u32;
+pub(super) type NodeId = Number;
 
 #[derive(Debug)]
 struct Node<T> {
@@ -17,22 +19,32 @@ struct Node<T> {
     value: T,
 }
 
+impl<T> Keyed for Node<T> {
+    type Key = str;
+
+    fn key(&self) -> &str {
+        self.path.as_str()
+    }
+}
+
 /// Nodes of the tree of paths, each with a value; a node is there as long as somebody needs it.
-#[derive(Debug, Default)]
-pub(super) struct Nodes<T> {
-    by_path: FixedMap<Path, NodeId>,
-    nodes: Vec<Option<Node<T>>>,
-    free: Vec<NodeId>,
+#[derive(Debug)]
+pub(super) struct Nodes<T>(KeyedSlab<Node<T>>);
+
+impl<T> Default for Nodes<T> {
+    fn default() -> Self {
+        Nodes(KeyedSlab::default())
+    }
 }
 
 impl<T: Default> Nodes<T> {
     pub(super) fn len(&self) -> usize {
-        self.by_path.len()
+        self.0.len()
     }
 
     /// The number of a node that is there.
     pub(super) fn find(&self, path: &str) -> Option<NodeId> {
-        self.by_path.get(path).copied()
+        self.0.find(fixed_hash(path), path)
     }
 
     /// The numbers of those of the path's ancestors and itself that are there, from the bottom up.
@@ -84,29 +96,14 @@ impl<T: Default> Nodes<T> {
                 return;
             }
             next = node.parent;
-            let gone = self.nodes.get_mut(id as usize).and_then(Option::take);
-            if let Some(gone) = gone {
-                self.by_path.remove(&gone.path);
-            }
-            self.free.push(id);
+            self.0.remove(id);
         }
     }
 
     fn make(&mut self, path: &Path) -> NodeId {
         let parent = path.parent().map(|parent| self.enter(&parent));
-        let node = Some(Node { path: path.clone(), parent, needed_by: 0, value: T::default() });
-        let id = match self.free.pop() {
-            Some(id) => {
-                self.nodes[id as usize] = node;
-                id
-            }
-            None => {
-                self.nodes.push(node);
-                (self.nodes.len() - 1) as NodeId
-            }
-        };
-        self.by_path.insert(path.clone(), id);
-        id
+        let node = || Node { path: path.clone(), parent, needed_by: 0, value: T::default() };
+        self.0.enter(fixed_hash(path.as_str()), path.as_str(), node).0
     }
 
     /// Needs a node that is there.
@@ -117,10 +114,10 @@ impl<T: Default> Nodes<T> {
     }
 
     fn node(&self, id: NodeId) -> Option<&Node<T>> {
-        self.nodes.get(id as usize)?.as_ref()
+        self.0.get(id)
     }
 
     fn node_mut(&mut self, id: NodeId) -> Option<&mut Node<T>> {
-        self.nodes.get_mut(id as usize)?.as_mut()
+        self.0.get_mut(id)
     }
 }

@@ -1,14 +1,14 @@
 //! What each id stands for, by number and by key.
 
-use std::hint::black_box;
 use std::sync::Arc;
 
 use super::book::{Grant, hash_of, windows_of};
 use super::digest::ItemHasher;
+use super::keyed::{Keyed, KeyedSlab};
 use super::ledger::Ledger;
-use super::slab::{Number, Slab};
+use super::slab::Number;
 use super::state::{Ended, Standing, Undecided};
-use crate::types::{Agent, HashedMap, Intent, IntentId, IntentKey, Token, fixed_hash};
+use crate::types::{Agent, Intent, IntentId, IntentKey, Token, fixed_hash};
 
 /// A record's number, while there is something that it stands for or that waits to be forgotten.
 pub(super) type RecordNo = Number;
@@ -32,9 +32,6 @@ pub(super) struct Record {
     pub(super) is_fresh: bool,
     /// The content that it stood for as of the last slot, where changes are reported.
     pub(super) settled: Option<Arc<Intent>>,
-    key_hash: u64,
-    /// The next record whose key has the same hash.
-    next: Option<RecordNo>,
 }
 
 impl Record {
@@ -51,8 +48,6 @@ impl Record {
             is_listed: false,
             is_fresh: false,
             settled: None,
-            key_hash: 0, // as it is entered
-            next: None,
         }
     }
 
@@ -79,135 +74,63 @@ impl Record {
     }
 }
 
-/// Records by number, found by key. A key stands in its record alone, so that a look for one reads the table of
-/// hashes, which is small, and the record, which is read next anyway.
-#[derive(Debug)]
-pub(super) struct Records {
-    slab: Slab<Record>,
-    /// The first record of each hash of a key.
-    first: HashedMap<RecordNo>,
-    hash: fn(&Agent, IntentId) -> u64,
-}
+impl Keyed for Record {
+    type Key = IntentKey;
 
-impl Default for Records {
-    fn default() -> Self {
-        let hash = |agent: &Agent, id: IntentId| fixed_hash(&(agent, id));
-        Records { slab: Slab::default(), first: HashedMap::default(), hash }
+    fn key(&self) -> &IntentKey {
+        &self.key
     }
 }
 
+fn hash_of_key(agent: &Agent, id: IntentId) -> u64 {
+    fixed_hash(&(agent, id))
+}
+
+/// Records by number, found by key.
+#[derive(Debug, Default)]
+pub(super) struct Records(KeyedSlab<Record>);
+
 impl Records {
+    /// Makes room for so many more.
     pub(super) fn reserve(&mut self, more: usize) {
-        self.slab.reserve(more);
-        self.first.reserve(more);
+        self.0.reserve(more);
     }
 
     pub(super) fn get(&self, no: RecordNo) -> Option<&Record> {
-        self.slab.get(no)
+        self.0.get(no)
     }
 
     pub(super) fn get_mut(&mut self, no: RecordNo) -> Option<&mut Record> {
-        self.slab.get_mut(no)
+        self.0.get_mut(no)
     }
 
     /// All of them, by number.
     pub(super) fn iter(&self) -> impl Iterator<Item = (RecordNo, &Record)> {
-        self.slab.iter()
+        self.0.iter()
     }
 
-    fn hash_of_key(&self, key: &IntentKey) -> u64 {
-        (self.hash)(&key.agent, key.id)
-    }
-
-    /// Looks where these keys stand or would stand. Their places lie far apart in a large table: looked at one
-    /// right after the other, they come from memory side by side, and are at hand when their turns come.
+    /// Looks where these keys stand or would stand: see [`KeyedSlab::look_ahead`].
     pub(super) fn look_ahead<'a>(&self, keys: impl Iterator<Item = (&'a Agent, IntentId)>) {
-        let found = keys.filter(|(agent, id)| self.first.contains_key(&(self.hash)(agent, *id)));
-        black_box(found.count());
+        self.0.look_ahead(keys.map(|(agent, id)| hash_of_key(agent, id)));
     }
 
     /// As [`Records::look_ahead`], for records that are to be dropped.
     pub(super) fn look_ahead_to_drop(&self, numbers: &[RecordNo]) {
-        let hashes = numbers.iter().filter_map(|no| Some(self.slab.get(*no)?.key_hash));
-        black_box(hashes.filter(|hash| self.first.contains_key(hash)).count());
+        self.0.look_ahead(numbers.iter().filter_map(|no| self.0.hash_of(*no)));
     }
 
     /// The number of the record of that key, where there is one.
     pub(super) fn find(&self, key: &IntentKey) -> Option<RecordNo> {
-        self.find_from(self.first.get(&self.hash_of_key(key)).copied(), key)
-    }
-
-    fn find_from(&self, first: Option<RecordNo>, key: &IntentKey) -> Option<RecordNo> {
-        let next = |no: &RecordNo| self.slab.get(*no)?.next;
-        let mut alike = std::iter::successors(first, next);
-        alike.find(|no| self.slab.get(*no).is_some_and(|record| record.key == *key))
+        self.0.find(hash_of_key(&key.agent, key.id), key)
     }
 
     /// The number of the record of that key, and whether it is a new one, which is blank.
     pub(super) fn enter(&mut self, key: &IntentKey) -> (RecordNo, bool) {
-        let (new, key_hash) = (self.slab.next(), self.hash_of_key(key));
-        let first = *self.first.entry(key_hash).or_insert(new);
-        let others = (first != new).then_some(first);
-        if let Some(no) = self.find_from(others, key) {
-            return (no, false);
-        }
-        self.slab.put(Record { key_hash, next: others, ..Record::blank(key.clone()) });
-        if others.is_some() {
-            self.first.insert(key_hash, new);
-        }
-        (new, true)
+        self.0.enter(hash_of_key(&key.agent, key.id), key, || Record::blank(key.clone()))
     }
 
     /// Drops a record.
     pub(super) fn remove(&mut self, no: RecordNo) {
-        let Some(gone) = self.slab.take(no) else { return };
-        let hash = gone.key_hash;
-        if self.first.get(&hash) != Some(&no) {
-            let is_before = |at: &RecordNo| self.slab.get(*at).is_some_and(|it| it.next == Some(no));
-            let before = self.of_hash(hash).find(is_before);
-            if let Some(before) = before.and_then(|at| self.slab.get_mut(at)) {
-                before.next = gone.next;
-            }
-        } else if let Some(next) = gone.next {
-            self.first.insert(hash, next);
-        } else {
-            self.first.remove(&hash);
-        }
-    }
-
-    /// The numbers of the records whose keys have that hash.
-    fn of_hash(&self, hash: u64) -> impl Iterator<Item = RecordNo> {
-        std::iter::successors(self.first.get(&hash).copied(), |no| self.slab.get(*no)?.next)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn key(id: u64) -> IntentKey {
-        IntentKey { agent: Agent::new("a").unwrap(), id: IntentId::new(id) }
-    }
-
-    /// With a hash that tells nothing apart, and with one that tells some apart.
-    #[test]
-    fn records_of_one_hash_are_told_apart_in_whatever_order_they_go() {
-        let hashes: [fn(&Agent, IntentId) -> u64; 3] =
-            [|_, _| 7, |_, id| id.number() % 2, |agent, id| fixed_hash(&(agent, id))];
-        for (hash, first) in hashes.into_iter().flat_map(|hash| (0..5).map(move |first| (hash, first))) {
-            let mut records = Records { hash, ..Records::default() };
-            let numbers: Vec<RecordNo> = (0..5).map(|id| records.enter(&key(id)).0).collect();
-            assert!((0..5).all(|id| records.enter(&key(id)) == (numbers[id as usize], false)));
-            for nth in 0..5 {
-                let gone = (first + 2 * nth) % 5;
-                records.remove(numbers[gone as usize]);
-                for id in 0..5 {
-                    let is_gone = (0..=nth).any(|nth| (first + 2 * nth) % 5 == id);
-                    let found = (!is_gone).then_some(numbers[id as usize]);
-                    assert_eq!(records.find(&key(id)), found, "{first} {nth} {id}");
-                }
-            }
-            assert!(records.first.is_empty() && records.iter().next().is_none());
-        }
+        self.0.remove(no);
     }
 }

@@ -50,7 +50,7 @@ impl Hasher for FixedHasher {
 }
 
 /// The hash of a value, alike in every process.
-pub fn fixed_hash(value: &impl Hash) -> u64 {
+pub fn fixed_hash(value: &(impl Hash + ?Sized)) -> u64 {
     BuildHasherDefault::<FixedHasher>::default().hash_one(value)
 }
 
