@@ -77,10 +77,13 @@ impl HostConfig {
         }
     }
 
-    /// Locks the memory where that is asked, and tries the rest on a thread that ends at once: what is given, and
+    /// Has the kernel give memory in small pages, locks it where that is asked, and tries the rest on a thread that ends at once: what is given, and
     /// what is refused, each once. So all that is to be said can be said before anything starts.
     pub fn prepare(mut self) -> (HostConfig, Vec<Refusal>) {
         let mut refused = Vec::new();
+        if let Err(error) = system::take_small_pages() {
+            tracing::debug!(%error, "memory may come in huge pages");
+        }
         if self.lock_memory
             && let Err(refusal) = system::lock_memory()
         {

@@ -43,6 +43,14 @@ pub(super) fn cores_of_this_thread() -> Vec<usize> {
     (0..crate::limits::CORES).filter(|core| set.is_set(*core)).collect()
 }
 
+/// Has the kernel give this process memory in small pages alone. The allocator asks for huge ones, and whoever first
+/// touches one waits until all of it is there: half a millisecond where memory is at hand, and 5 ms where the machine
+/// is a virtual one whose host has to find it page by page (docs/BENCHMARKS.md); that is the slot loop, within a slot.
+#[cfg(target_os = "linux")]
+pub(super) fn take_small_pages() -> io::Result<()> {
+    Ok(rustix::thread::disable_transparent_huge_pages(true)?)
+}
+
 /// Locks all memory of this process, what comes later too. Refused beforehand where only some may be locked:
 /// that would be granted now, and end the process when it has grown.
 #[cfg(target_os = "linux")]
@@ -70,6 +78,10 @@ mod elsewhere {
     }
 
     pub(in super::super) fn pin(_: &[usize]) -> io::Result<()> {
+        Err(unsupported())
+    }
+
+    pub(in super::super) fn take_small_pages() -> io::Result<()> {
         Err(unsupported())
     }
 
