@@ -160,6 +160,27 @@ async fn a_batch_arrives_together_and_each_intent_is_answered() {
     assert_eq!(answers, [(11, 1, true), (12, 2, false), (13, 3, false)]);
 }
 
+/// In the best of some slots, since a busy machine may have one packet sent again.
+#[tokio::test]
+async fn what_one_slot_has_for_an_agent_leaves_in_one_piece() {
+    let rig = Rig::new();
+    let (peer, mut lane) = rig.agent("car-7").await;
+    let (mut pieces, mut next) = (Vec::new(), 1..);
+    for _ in 0..5 {
+        for id in next.by_ref().take(8) {
+            lane.send(declare(intent(id, &format!("dock/{id}"), 20_000))).await;
+        }
+        lane.settle().await;
+        let before = peer.connection.stats().frame_rx.stream;
+        rig.next_slot();
+        for _ in 0..8 {
+            assert!(matches!(lane.verdict().await.2, Verdict::Granted { .. }));
+        }
+        pieces.push(peer.connection.stats().frame_rx.stream - before);
+    }
+    assert!(pieces.contains(&1), "{pieces:?}");
+}
+
 #[tokio::test]
 async fn each_intent_is_answered_on_the_lane_it_was_declared_on() {
     let rig = Rig::new();
