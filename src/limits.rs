@@ -181,6 +181,9 @@ pub const TRACE_SLOT_BYTES: usize = 256 << 20;
 pub const RECORD_ITEMS: usize = 1 << 24;
 /// Bytes of a text in a record whose own room bounds it closer: a field's name, a reason, a label.
 pub const RECORD_TEXT_BYTES: usize = 1 << 16;
+/// The least bytes of the secret that the log's texts are hashed with: as many as 32 random ones take at least, however
+/// they are spelled, so that nobody tries all of them.
+pub const TEXT_KEY_BYTES: usize = 32;
 /// Bytes of a configuration's rules in a record: all that a file of [`CONFIG_BYTES`] may say, each key on
 /// a line of its own, and the smallest ratio, six bytes in a file, with all its zeros.
 pub const RULES_DOCUMENT_BYTES: usize = 12 * CONFIG_BYTES;
