@@ -566,6 +566,9 @@ impl AgentSession {
         if welcome.extensions.first_not_understood(&[]).is_some() {
             return Err(Breach { code: CloseCode::UnsupportedExtension, why: "in the welcome" });
         }
+        if welcome.slot_length == Micros::ZERO {
+            return Err(Breach { code: CloseCode::MalformedBody, why: "slots without a length" });
+        }
         self.learn_time(since, now, welcome.now);
         self.pings.next = Some(now);
         // The session comes back under the name that it was given.

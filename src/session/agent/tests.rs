@@ -547,3 +547,12 @@ fn a_welcome_or_answer_with_an_extension_that_must_be_understood_is_refused() {
 
 mod reconnect;
 mod revising;
+
+#[test]
+fn a_welcome_to_slots_without_a_length_is_a_breach() {
+    let mut session = AgentSession::new(identity());
+    session.connected(Local::from_us(1));
+    let welcome = Welcome { slot_length: Micros::ZERO, ..welcome(Time::ZERO) };
+    let breach = session.receive(welcome.into(), Local::from_us(2)).unwrap_err();
+    assert_eq!(breach.code, CloseCode::MalformedBody);
+}
