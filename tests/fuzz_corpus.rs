@@ -11,7 +11,7 @@ use std::{fs, panic};
 use fuzz_targets::{TARGETS, run};
 
 /// All inputs together: they are read by whoever clones the repository.
-const CORPUS_BYTES: u64 = 900 * 1024;
+const CORPUS_BYTES: u64 = 640 * 1024;
 
 fn folder(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz_corpus").join(target)

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use command::{Runtime, Said};
 use preclaim::audit::TextKey;
+use preclaim::pki::TokenDigest;
 use preclaim::types::{RawIntent, RawTarget};
 use preclaim::wire::{Bearer, Declaration, Declare, Hello, Verdict};
 use raw_peer::{Peer, hello, intent};
@@ -44,14 +45,15 @@ impl Secret {
         Secret { what, forms: vec![text.trim().as_bytes().to_vec()] }
     }
 
-    /// A token: as it is shown once, and its bytes as they are, as hexadecimal digits and as a list.
+    /// A token: as it is shown once; its bytes as they are, as hexadecimal digits and as a list; and its hash.
     fn token(what: &'static str, text: &str) -> Self {
-        let bytes = Bearer::parse(text.trim()).expect("it is a token").bytes().to_vec();
+        let token = Bearer::parse(text.trim()).expect("it is a token");
+        let bytes = token.bytes().to_vec();
         let lower: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        let listed = format!("{bytes:?}");
-        let inner = listed.trim_matches(['[', ']']).as_bytes().to_vec();
-        let text = text.trim().as_bytes().to_vec();
-        Secret { what, forms: vec![text, lower.to_uppercase().into(), lower.into(), inner, bytes] }
+        let listed = format!("{bytes:?}").trim_matches(['[', ']']).to_owned();
+        let texts =
+            [text.trim().to_owned(), lower.to_uppercase(), lower, listed, TokenDigest::of(&token).to_hex()];
+        Secret { what, forms: texts.map(String::into_bytes).into_iter().chain([bytes]).collect() }
     }
 
     /// A key: each line of its text, and what these come to in any other form.
