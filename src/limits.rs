@@ -383,6 +383,7 @@ const _: () = assert!(SNAPSHOT_CHUNK_BYTES <= RECORD_BYTES);
 const _: () = assert!(PATH_BYTES >= PATH_SEGMENTS * 2 - 1, "the deepest path must be spellable");
 const _: () = assert!(SEGMENT_BYTES <= PATH_BYTES);
 const _: () = assert!(CORNERS_MIN >= 3 && CORNERS_MIN < CORNERS_MAX);
+const _: () = assert!(SLOT_MAX.as_us() <= ASK_AGAIN_MOST.as_us(), "who asks again waits a slot at least");
 const _: () = assert!(SLOT_MIN.as_us() > 0 && SLOT_MIN.as_us() < SLOT_MAX.as_us());
 
 /// Texts for people that wait for a standard error whose reader does not read; older ones are left out.

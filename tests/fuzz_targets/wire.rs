@@ -14,7 +14,8 @@ const HEAD: usize = 6;
 pub(crate) fn frames(data: &[u8]) {
     let Some((cut, lane)) = data.split_first() else { return };
     let (found, end) = read_lane(lane, usize::from(*cut) + 1);
-    assert_eq!((&found, end), (&read_lane(lane, lane.len().max(1)).0, read_lane(lane, lane.len().max(1)).1));
+    let in_one_piece = read_lane(lane, lane.len().max(1));
+    assert_eq!((&found, end), (&in_one_piece.0, in_one_piece.1));
     let mut again = Vec::new();
     for (kind, body) in &found {
         again.extend(u32::try_from(body.len() + 2).unwrap().to_le_bytes());

@@ -566,8 +566,8 @@ impl AgentSession {
         if welcome.extensions.first_not_understood(&[]).is_some() {
             return Err(Breach { code: CloseCode::UnsupportedExtension, why: "in the welcome" });
         }
-        if welcome.slot_length == Micros::ZERO {
-            return Err(Breach { code: CloseCode::MalformedBody, why: "slots without a length" });
+        if !(limits::SLOT_MIN..=limits::SLOT_MAX).contains(&welcome.slot_length) {
+            return Err(Breach { code: CloseCode::MalformedBody, why: "slots of a length that none has" });
         }
         self.learn_time(since, now, welcome.now);
         self.pings.next = Some(now);
