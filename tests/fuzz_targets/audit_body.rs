@@ -54,7 +54,7 @@ fn stood_before(key: &IntentKey) -> Arc<Intent> {
 fn batch(record: &Record) -> Option<SlotBatch> {
     let slots = record.slot.number().checked_add(1)?;
     let length = Micros::from_us(record.at.as_us().checked_div(slots)?);
-    if length == Micros::ZERO || record.at.as_us() % slots != 0 {
+    if length == Micros::ZERO || !record.at.as_us().is_multiple_of(slots) {
         return None;
     }
     let input = |input: &StoredInput| input.to_input(|_| Ok::<Rules, Infallible>(Rules::default()));

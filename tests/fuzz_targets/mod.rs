@@ -15,8 +15,11 @@ mod space;
 mod trace;
 mod wire;
 
+/// What is done with the bytes.
+type Target = fn(&[u8]);
+
 /// Every target by its name, which is that of its corpus in tests/fuzz_corpus/ and of its program in fuzz/.
-pub(crate) const TARGETS: &[(&str, fn(&[u8]))] = &[
+pub(crate) const TARGETS: &[(&str, Target)] = &[
     ("frames", wire::frames),
     ("messages", wire::messages),
     ("coordinator", coordinator::coordinator),

@@ -29,8 +29,11 @@ pub(crate) fn frames(data: &[u8]) {
     }
 }
 
+/// A frame's kind and body.
+type Found = (u16, Vec<u8>);
+
 /// The frames of a lane that comes in pieces of `size` bytes, and how it ends.
-fn read_lane(lane: &[u8], size: usize) -> (Vec<(u16, Vec<u8>)>, Result<(), FrameError>) {
+fn read_lane(lane: &[u8], size: usize) -> (Vec<Found>, Result<(), FrameError>) {
     let (mut reader, mut found) = (FrameReader::new(), Vec::new());
     for piece in lane.chunks(size) {
         reader.push(piece);
