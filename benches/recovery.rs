@@ -12,7 +12,7 @@ use std::time::{Instant, SystemTime};
 
 use preclaim::audit::{FRAME_HEAD_BYTES, Follower, STAMP_BYTES};
 use preclaim::bench::{Crowd, fill};
-use preclaim::config::{Config, Durability, StateConfig};
+use preclaim::config::{Config, Durability, StateConfig, TextConfig};
 use preclaim::coordinator::{Coordinator, CoordinatorConfig, StartFrom, recover};
 use preclaim::resolver::Rules;
 use preclaim::store::{Archive, Item, RealDisk, Upto, make_snapshot};
@@ -117,6 +117,7 @@ fn settings(directory: &Path) -> StateConfig {
         keep_for: None,
         keep_bytes: None,
         compress: true,
+        text: TextConfig::default(),
     }
 }
 

@@ -181,6 +181,9 @@ pub const TRACE_SLOT_BYTES: usize = 256 << 20;
 pub const RECORD_ITEMS: usize = 1 << 24;
 /// Bytes of a text in a record whose own room bounds it closer: a field's name, a reason, a label.
 pub const RECORD_TEXT_BYTES: usize = 1 << 16;
+/// The least bytes of the secret that the log's texts are hashed with: as many as 32 random ones take at least, however
+/// they are spelled, so that nobody tries all of them.
+pub const TEXT_KEY_BYTES: usize = 32;
 /// Bytes of a configuration's rules in a record: all that a file of [`CONFIG_BYTES`] may say, each key on
 /// a line of its own, and the smallest ratio, six bytes in a file, with all its zeros.
 pub const RULES_DOCUMENT_BYTES: usize = 12 * CONFIG_BYTES;
@@ -380,6 +383,7 @@ const _: () = assert!(SNAPSHOT_CHUNK_BYTES <= RECORD_BYTES);
 const _: () = assert!(PATH_BYTES >= PATH_SEGMENTS * 2 - 1, "the deepest path must be spellable");
 const _: () = assert!(SEGMENT_BYTES <= PATH_BYTES);
 const _: () = assert!(CORNERS_MIN >= 3 && CORNERS_MIN < CORNERS_MAX);
+const _: () = assert!(SLOT_MAX.as_us() <= ASK_AGAIN_MOST.as_us(), "who asks again waits a slot at least");
 const _: () = assert!(SLOT_MIN.as_us() > 0 && SLOT_MIN.as_us() < SLOT_MAX.as_us());
 
 /// Texts for people that wait for a standard error whose reader does not read; older ones are left out.

@@ -565,6 +565,48 @@ fn no_record_of_a_generated_trace_panics_where_a_bit_is_flipped() {
     }
 }
 
+/// The record with no more of agents' free text than `kept`.
+fn record_keeping(kept: &TextKept) -> Vec<u8> {
+    let outcome = outcome();
+    let batch = SlotBatch::new(outcome.slot, Micros::from_us(SLOT_US), inputs()).unwrap();
+    let (notes, mut body) = (notes(), Vec::new());
+    encode_keeping(
+        kept,
+        &[0xc0; 32],
+        SlotEntry { batch: &batch, outcome: &outcome, notes: &notes },
+        &mut body,
+    );
+    body
+}
+
+#[test]
+fn free_text_that_is_left_out_or_hashed_is_in_no_byte_and_all_else_is_as_it_was() {
+    assert_eq!(record_keeping(&TextKept::All), record());
+    let key = TextKey::new(&"k".repeat(40)).unwrap();
+    let hash = key.hash("a crate");
+    let found = |body: &[u8], text: &str| body.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(found(&record(), "a crate") && found(&record(), "a//b"));
+    for (kept, note) in [(TextKept::Nothing, ""), (TextKept::Hashes(key), hash.as_str())] {
+        let body = record_keeping(&kept);
+        assert!(!found(&body, "a crate") && !found(&body, "a//b") && found(&body, "arm"), "{kept:?}");
+        let (record, rest) = Record::decode(&body).unwrap();
+        assert_eq!(rest.decode(&record, &stood_before).unwrap(), changes());
+        assert_eq!((&record.decisions, record.digest), (&decisions().0, outcome().digest));
+        let notes: Vec<&str> = record.notes.declared.iter().map(|by| &*by.note).collect();
+        assert_eq!(notes, [note; 3]);
+        for (input, kept) in inputs().iter().zip(&record.inputs) {
+            let (Input::Agent { op: AgentOp::Invalid { why, .. }, .. }, StoredInput::Agent { op, .. }) =
+                (input, kept)
+            else {
+                assert_eq!(*kept, StoredInput::from(input));
+                continue;
+            };
+            let AgentOp::Invalid { raw, why: again, .. } = op else { panic!("it is still none: {op:?}") };
+            assert_eq!((again, raw.parse().as_ref()), (why, Err(why)), "for the same field");
+        }
+    }
+}
+
 #[test]
 fn floats_keep_their_bits() {
     for bits in [f64::MIN_POSITIVE, -f64::NAN, f64::NEG_INFINITY, -0.0, 0.1 + 0.2].map(f64::to_bits) {

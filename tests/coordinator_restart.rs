@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use preclaim::clock::ManualClock;
-use preclaim::config::{Config, StateConfig};
+use preclaim::config::{Config, StateConfig, TextConfig};
 use preclaim::coordinator::{
     Coordinator, CoordinatorConfig, CoordinatorError, RecoveryError, StartFrom, recover,
 };
@@ -46,6 +46,7 @@ impl Rig {
             keep_for: None,
             keep_bytes: None,
             compress: true,
+            text: TextConfig::default(),
         };
         let restart = recover(Arc::new(disk.clone()), &config, &state, from, wall).unwrap();
         let clock = Arc::new(ManualClock::new(restart.starts_at));

@@ -16,6 +16,7 @@ mod segment;
 pub mod sim;
 mod state;
 mod tail;
+mod text;
 
 pub use body::{BodyError, ItemReader, ItemWriter, SnapshotExtra, SnapshotItem, decode_head, encode_head};
 pub use chain::{ChainHash, config_hash};
@@ -23,10 +24,11 @@ pub use frame::{
     FRAME_HEAD_BYTES, FrameReader, Framed, STAMP_BYTES, Source, Stamp, write_frame, write_record,
 };
 pub use journal::{Appended, Journal, NoJournal, Progress, SlotEntry, Written};
-pub use record::{ChangesPart, RULES_VERSION, Record, StoredInput, StoredOp, encode};
+pub use record::{ChangesPart, RULES_VERSION, Record, StoredInput, StoredOp, encode, encode_keeping};
 pub use scan::{Damage, End, Entry, Expected, Link, Place, Scanner, Step, What};
 pub use segment::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader};
 pub use state::{Discontinuity, Follower, State};
+pub use text::{TextKept, TextKey};
 
 #[cfg(test)]
 mod frame_tests;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::SlotEntry;
 use super::body::{BodyError, Reader, Writer};
+use super::{SlotEntry, TextKept};
 use crate::resolver::state::SlotChanges;
 use crate::resolver::{AgentOp, Input, Rank, Rules, RulesChange, StateDigest, SystemOp};
 use crate::session::coordinator::SessionNotes;
@@ -168,9 +168,16 @@ impl From<&SystemOp> for StoredOp {
 ///
 /// `config_hash` is that of the configuration in force. A record of an outcome without changes can be read, but not applied.
 pub fn encode(config_hash: &[u8; 32], entry: SlotEntry<'_>, out: &mut Vec<u8>) {
+    encode_keeping(&TextKept::All, config_hash, entry, out);
+}
+
+/// As [`encode`], and of agents' free text with what `kept` says. What is decided by the record is the same, and
+/// so is the state that it makes.
+pub fn encode_keeping(kept: &TextKept, config_hash: &[u8; 32], entry: SlotEntry<'_>, out: &mut Vec<u8>) {
     let SlotEntry { batch, outcome, notes } = entry;
     let inputs = batch.inputs();
     let mut writer = Writer::new(out, outcome.at, inputs.len().max(outcome.decisions.len()));
+    writer.keep_text(kept);
     writer.number(outcome.slot.number());
     writer.number(outcome.at.as_us());
     writer.number(RULES_VERSION.into());

@@ -13,7 +13,7 @@ use super::watched::Watched;
 use super::{BenchError, Keep, Plan};
 use crate::audit::{Appended, Journal, SlotEntry};
 use crate::clock::{Clock, Reading, SystemClock};
-use crate::config::{Config, Durability, StateConfig, show_duration};
+use crate::config::{Config, Durability, StateConfig, TextConfig, show_duration};
 use crate::coordinator::{Recovered, StartFrom, recover};
 use crate::host::HostConfig;
 use crate::limits::AUDIT_SEGMENT_BYTES;
@@ -159,6 +159,7 @@ fn settings(keep: &Keep, directory: &Path) -> StateConfig {
         keep_for: None,
         keep_bytes: None,
         compress: true,
+        text: TextConfig::default(),
     }
 }
 

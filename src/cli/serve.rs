@@ -99,6 +99,10 @@ pub(super) fn run(args: &Args) -> ExitCode {
             "[state] with dir is needed: there the audit log is kept\n  do      name an empty directory in [state] dir",
         );
     };
+    let text = match material::text_kept(&state) {
+        Ok(text) => text,
+        Err(why) => return unusable(&args.config, &why),
+    };
     let now = Reading::take();
     let restart = match restart(&config, &state, args.start_from(), now) {
         Ok(restart) => restart,
@@ -113,7 +117,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     let mut config = coordinator_config(config, identity, args.check_invariants);
     config.access = access;
     config.clock = Arc::new(restart.clock(&now));
-    config.journal = Box::new(restart.journal);
+    config.journal = Box::new(restart.journal.keeping_text(text));
     config.recovered = Some(restart.recovered);
     run_coordinator(config, metrics, Some(material), |coordinator| {
         let addr = coordinator.local_addr();

@@ -28,7 +28,7 @@ pub use duration::{DURATION_RULE, parse_duration, show_duration};
 pub use error::ConfigError;
 pub use expression::{Expression, ExpressionError, VARIABLES};
 pub use size::{SIZE_RULE, parse_size, show_size};
-pub use state::StateConfig;
+pub use state::{StateConfig, TextConfig};
 pub(crate) use tree::{Fault, FaultKind, Field, FieldPath, Fields, Key, Node, Step, Table, Value, printable};
 
 use crate::host::HostConfig;

@@ -5,13 +5,22 @@ use std::path::PathBuf;
 use super::daemon::file;
 use super::rules::duration_within;
 use super::size::{SIZE_RULE, parse_size, show_size};
-use super::tree::{Fault, Field};
+use super::tree::{Fault, Field, Fields};
 use crate::limits;
 use crate::store::Durability;
 use crate::types::Micros;
 
-const STATE: &[&str] =
-    &["dir", "durability", "interval", "segment_size", "keep_for", "keep_size", "compress"];
+const STATE: &[&str] = &[
+    "dir",
+    "durability",
+    "interval",
+    "segment_size",
+    "keep_for",
+    "keep_size",
+    "compress",
+    "text",
+    "text_key",
+];
 
 /// Where and how the daemon keeps its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +37,23 @@ pub struct StateConfig {
     pub keep_bytes: Option<u64>,
     /// Whether closed segments are compressed.
     pub compress: bool,
+    /// What is kept of agents' free text.
+    pub text: TextConfig,
+}
+
+/// What the log keeps of agents' free text; see [`TextKept`](crate::audit::TextKept).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TextConfig {
+    /// All of it.
+    #[default]
+    Keep,
+    /// Hashes, by the secret in this file.
+    Hash {
+        /// The file, which nobody but its owner may read.
+        key: PathBuf,
+    },
+    /// Nothing.
+    Omit,
 }
 
 pub(super) fn state(field: Field<'_>) -> Result<StateConfig, Fault> {
@@ -51,7 +77,20 @@ pub(super) fn state(field: Field<'_>) -> Result<StateConfig, Fault> {
         keep_for: state.optional("keep_for", super::rules::duration)?,
         keep_bytes: state.optional("keep_size", keep)?,
         compress: state.optional("compress", |field| field.flag())?.unwrap_or(true),
+        text: text(&state)?,
     })
+}
+
+fn text(state: &Fields<'_>) -> Result<TextConfig, Fault> {
+    let word = state.optional("text", |field| field.word(&["keep", "hash", "omit"]))?.unwrap_or(0);
+    if word == 1 {
+        const KEY: &str = "the path of a file with a secret, since `text` is \"hash\"";
+        return Ok(TextConfig::Hash { key: state.required("text_key", KEY, file)? });
+    }
+    // What is in force nowhere must not look as if it were.
+    let misplaced = |field: Field<'_>| Err(field.wrong("left out: `text` is not \"hash\""));
+    state.optional("text_key", misplaced)?.unwrap_or(());
+    Ok(if word == 0 { TextConfig::Keep } else { TextConfig::Omit })
 }
 
 /// A size from `least` to the largest segment, or to any where `least` is 0.

@@ -98,6 +98,27 @@ fn the_host_section_asks_for_nothing_that_it_does_not_say() {
 }
 
 #[test]
+fn what_the_log_keeps_of_texts_is_said_with_the_key_that_it_takes() {
+    let state = |text: &str| Config::parse("c.toml", &format!("[state]\ndir = \"d\"\n{text}"));
+    let text = |text: &str| state(text).unwrap().state.unwrap().text;
+    assert_eq!(
+        (text(""), text("text = \"keep\""), text("text = \"omit\"")),
+        (TextConfig::Keep, TextConfig::Keep, TextConfig::Omit)
+    );
+    assert_eq!(text("text = \"hash\"\ntext_key = \"k\""), TextConfig::Hash { key: "k".into() });
+    for (wrong, says) in [
+        ("text = \"hash\"", "text_key"),
+        ("text = \"sha\"", "hash"),
+        ("text_key = \"k\"", "`text` is not \"hash\""),
+        ("text = \"omit\"\ntext_key = \"k\"", "`text` is not \"hash\""),
+        ("text = \"hash\"\ntext_key = \"\"", "text_key"),
+    ] {
+        let error = state(wrong).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+#[test]
 fn the_state_section_says_where_how_durable_and_for_how_long() {
     let state = |text: &str| parse(&format!("[state]\ndir = \"d\"\n{text}")).state.unwrap();
     let plain = state("");

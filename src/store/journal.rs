@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 
 use super::log::{Durability, Log, Options, UpkeepBy};
 use super::{Archive, Item, OpenError, Position, Upto};
-use crate::audit::{Appended, Follower, Journal, Progress, SlotEntry, config_hash, encode};
+use crate::audit::{Appended, Follower, Journal, Progress, SlotEntry, TextKept, config_hash, encode_keeping};
 use crate::limits;
 use crate::resolver::{Input, SystemOp};
 
@@ -20,6 +20,8 @@ pub struct FileJournal {
     next_config: [u8; 32],
     /// Tokens up to this one may be given: without a sync for each slot, a restart goes on above it.
     reserve: Option<u64>,
+    /// What is kept of agents' free text.
+    text: TextKept,
     /// A body before it is appended.
     body: Vec<u8>,
     /// The last segment of which a snapshot was asked for.
@@ -51,6 +53,7 @@ impl FileJournal {
             config: config_hash(document),
             next_config: config_hash(next_document),
             reserve: (durability != Durability::Slot).then_some(0),
+            text: TextKept::All,
             body: Vec::new(),
             closed: base,
             snapshots,
@@ -59,6 +62,13 @@ impl FileJournal {
             journal.ask_for_snapshot(); // one that the last run did not come to
         }
         Ok(journal)
+    }
+
+    /// From the next record on it keeps no more than `text` of agents' free text. What is in the log stays there.
+    #[must_use]
+    pub fn keeping_text(mut self, text: TextKept) -> Self {
+        self.text = text;
+        self
     }
 
     /// Where the next record goes: the segment, and the offset in it.
@@ -100,7 +110,7 @@ impl Journal for FileJournal {
         self.config = self.next_config;
         self.next_config = next_config(entry).unwrap_or(self.config);
         self.body.clear();
-        encode(&self.config, entry, &mut self.body);
+        encode_keeping(&self.text, &self.config, entry, &mut self.body);
         let appended = self.log.append(&self.body);
         self.body.shrink_to(BODY_KEPT);
         if self.log.closed() > self.closed {

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
 use preclaim::audit::{Appended, Journal, SlotEntry};
-use preclaim::config::{Config, Durability, StateConfig};
+use preclaim::config::{Config, Durability, StateConfig, TextConfig};
 use preclaim::coordinator::{RecoveryError, Restart, StartFrom, recover};
 use preclaim::resolver::{Input, Resolver, SlotBatch, SlotOutcome};
 use preclaim::session::coordinator::SessionNotes;
@@ -144,6 +144,7 @@ impl Life {
             keep_for: None,
             keep_bytes: kept.keep_bytes,
             compress: kept.compress,
+            text: TextConfig::default(),
         };
         let _no_child_has_it = FORKING.lock();
         let started = || recover(Arc::new(RealDisk::create(dir).unwrap()), &config, &settings, from, wall);

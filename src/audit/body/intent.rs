@@ -215,10 +215,16 @@ impl Writer<'_> {
         self.list(claims, Self::raw_claim);
         if !expects.is_empty() {
             self.list(expects, |writer, RawExpect { path, as_of }| {
-                writer.text(path);
+                writer.path_text(path);
                 writer.number(*as_of);
             });
         }
+    }
+
+    /// What stands where a path must.
+    fn path_text(&mut self, text: &str) {
+        let kept = self.kept.path(text);
+        self.text(kept);
     }
 
     fn raw_claim(&mut self, claim: &RawClaim) {
@@ -226,17 +232,17 @@ impl Writer<'_> {
         match target {
             RawTarget::Path(path) => {
                 self.byte(target::PATH);
-                self.text(path);
+                self.path_text(path);
             }
             RawTarget::Box { frame, min, max } => {
                 self.byte(target::BOX);
-                self.text(frame);
+                self.path_text(frame);
                 self.floats(min);
                 self.floats(max);
             }
             RawTarget::Polygon { frame, corners, height } => {
                 self.byte(if height.is_some() { target::HIGH_POLYGON } else { target::POLYGON });
-                self.text(frame);
+                self.path_text(frame);
                 self.list(corners, |writer, corner| writer.floats(corner));
                 if let Some(height) = height {
                     self.floats(height);

@@ -18,7 +18,8 @@ impl Writer<'_> {
             writer.step(last, *input as u64);
             last = *input as u64;
             writer.common_text(label);
-            writer.common_text(note);
+            let note = writer.kept.note(note);
+            writer.common_text(&note);
         });
         self.list(sessions, Self::session);
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::audit::TextKept;
 use crate::types::{Agent, FixedMap, IntentId, IntentKey, Path, Time, Token, Window};
 
 /// Writes one body: where it goes, what numbers count from, and which names it has spelled.
@@ -19,6 +20,8 @@ pub(crate) struct Writer<'o> {
     keys: FixedMap<(u32, u64), u32>,
     /// By the number of its key, what this record says of an intent.
     told: Vec<Told>,
+    /// What is kept of agents' free text.
+    pub(super) kept: &'o TextKept,
 }
 
 /// What a record has said so far of one intent, by index.
@@ -50,7 +53,13 @@ impl<'o> Writer<'o> {
             texts: FixedMap::default(),
             keys,
             told: Vec::with_capacity(intents),
+            kept: &TextKept::All,
         }
+    }
+
+    /// From here on no more than that is kept of agents' free text.
+    pub(crate) fn keep_text(&mut self, kept: &'o TextKept) {
+        self.kept = kept;
     }
 
     /// From here on tokens and arrival numbers count from these.

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use super::super::output;
 use super::super::signal::Hangup;
+use crate::audit::{TextKept, TextKey};
 use crate::client::private_file;
-use crate::config::{Auth, Config, TlsFiles};
+use crate::config::{Auth, Config, StateConfig, TextConfig, TlsFiles};
 use crate::coordinator::{Access, Certificates, Identity, Reloader};
+use crate::limits;
 use crate::pki::{self, Certificate, Folder, NameRule, Tokens};
 
 /// Below this many days it is told that a certificate ends.
@@ -107,6 +109,23 @@ impl Clients {
                 let certificates = Certificates::new(&ca, crl.as_deref(), rule.clone());
                 Ok(Access::Certificates(certificates.map_err(|error| format!("{}: {error}", files()))?))
             }
+        }
+    }
+}
+
+/// What the log is to keep of agents' free text, with the secret that it may take.
+pub(super) fn text_kept(state: &StateConfig) -> Result<TextKept, String> {
+    match &state.text {
+        TextConfig::Keep => Ok(TextKept::All),
+        TextConfig::Omit => Ok(TextKept::Nothing),
+        TextConfig::Hash { key } => {
+            let short = || {
+                let (path, least) = (key.display(), limits::TEXT_KEY_BYTES);
+                format!(
+                    "{path}: a secret of less than {least} characters\n  do      (umask 077; head -c 32 /dev/urandom | base64 > {path})"
+                )
+            };
+            TextKey::new(&private_file::read(key)?).map(TextKept::Hashes).ok_or_else(short)
         }
     }
 }

@@ -67,8 +67,7 @@ impl AgentSession {
         // A declaration of this id that was sent before it and still open has been withdrawn by it.
         let open = self.declared.get(&id).copied().filter(|declared| *declared < request);
         if let Some(declared) = open {
-            self.done(declared);
-            self.reply(declared, id, Reply::Withdrawn { reason: None });
+            self.finish(declared, id, Reply::Withdrawn { reason: None });
         }
         self.reply(request, id, Reply::Released { existed });
     }
@@ -122,7 +121,7 @@ impl AgentSession {
 
     fn declaration_answered(&mut self, request: u64, answer: Answer, now: Local) {
         let Some(pending) = self.pending.get(&request) else { return };
-        let (asked_again, id) = (pending.asked > 1, pending.ask.id());
+        let (asked_again, id, is_told) = (pending.asked > 1, pending.ask.id(), pending.is_told);
         let at = answer.at;
         if let Verdict::Rejected { reason, retry_after_us, .. } = &answer.verdict
             && asked_again
@@ -184,7 +183,9 @@ impl AgentSession {
             self.stands_after_all(id);
         }
         let may_be_gone = self.holdings.of(id).is_some() && !is_sure;
-        self.reply(request, id, reply);
+        if !is_told {
+            self.reply(request, id, reply);
+        }
         if may_be_gone {
             // A revision that was refused, and the coordinator does not have the grant that it was to revise.
             self.ask_standing(&[id]);

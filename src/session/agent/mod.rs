@@ -363,7 +363,8 @@ impl AgentSession {
     /// been granted meanwhile is released. A revision is left to its course, since its withdrawal
     /// would end the grant that it revises.
     pub fn abandon(&mut self, request: u64) {
-        let Some(Pending { asked, ask: Ask::Declare { id, abandoned, .. } }) = self.pending.get_mut(&request)
+        let Some(Pending { asked, ask: Ask::Declare { id, abandoned, .. }, .. }) =
+            self.pending.get_mut(&request)
         else {
             return;
         };
@@ -566,6 +567,9 @@ impl AgentSession {
         if welcome.extensions.first_not_understood(&[]).is_some() {
             return Err(Breach { code: CloseCode::UnsupportedExtension, why: "in the welcome" });
         }
+        if !(limits::SLOT_MIN..=limits::SLOT_MAX).contains(&welcome.slot_length) {
+            return Err(Breach { code: CloseCode::MalformedBody, why: "slots of a length that none has" });
+        }
         self.learn_time(since, now, welcome.now);
         self.pings.next = Some(now);
         // The session comes back under the name that it was given.
@@ -650,11 +654,15 @@ impl AgentSession {
     /// What goes out next releases `id`, and what a revision of it has come to by then.
     fn end_revision(&mut self, id: IntentId) {
         let Some(request) = self.declared.get(&id).copied() else { return };
-        self.reply(request, id, Reply::Ended);
         let is_up = matches!(self.link, Link::Up { .. });
-        match self.pending.get_mut(&request) {
-            Some(Pending { ask: Ask::Declare { abandoned, .. }, .. }) if is_up => *abandoned = true,
-            _ => self.done(request),
+        let Some(pending) = self.pending.get_mut(&request).filter(|_| is_up) else {
+            return self.finish(request, id, Reply::Ended);
+        };
+        if let Ask::Declare { abandoned, .. } = &mut pending.ask {
+            *abandoned = true;
+        }
+        if !std::mem::replace(&mut pending.is_told, true) {
+            self.reply(request, id, Reply::Ended);
         }
     }
 
@@ -703,7 +711,9 @@ impl AgentSession {
         self.declared.clear();
         self.again.clear();
         for (request, pending) in std::mem::take(&mut self.pending) {
-            self.reply(request, pending.ask.id(), Reply::Unknown);
+            if !pending.is_told {
+                self.reply(request, pending.ask.id(), Reply::Unknown);
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! What was asked and is not answered yet: kept as it was, so that it can be asked again.
 
 use super::held::Terms;
-use super::{AgentSession, Draft, Link, Local};
+use super::{AgentSession, Draft, Link, Local, Reply};
 use crate::limits;
 use crate::types::{IntentId, Micros, Slot, Time};
 use crate::wire::{Declaration, Declare, Extensions, Release, Renew, ToCoordinator};
@@ -11,6 +11,8 @@ use crate::wire::{Declaration, Declare, Extensions, Release, Renew, ToCoordinato
 pub(super) struct Pending {
     /// How often it was made.
     pub(super) asked: u32,
+    /// Whoever asked has been told what it came to: what the coordinator still says of it is told to nobody.
+    pub(super) is_told: bool,
     pub(super) ask: Ask,
 }
 
@@ -85,9 +87,18 @@ impl AgentSession {
     pub(super) fn ask(&mut self, ask: Ask) -> u64 {
         self.last_request += 1;
         let request = self.last_request;
-        self.pending.insert(request, Pending { asked: 0, ask });
+        self.pending.insert(request, Pending { asked: 0, is_told: false, ask });
         self.send(request);
         request
+    }
+
+    /// The request has its final answer: whoever asked is told, once.
+    pub(super) fn finish(&mut self, request: u64, id: IntentId, reply: Reply) {
+        let is_told = self.pending.get(&request).is_some_and(|pending| pending.is_told);
+        self.done(request);
+        if !is_told {
+            self.reply(request, id, reply);
+        }
     }
 
     /// The request has its final answer, or needs none.

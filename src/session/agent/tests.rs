@@ -547,3 +547,19 @@ fn a_welcome_or_answer_with_an_extension_that_must_be_understood_is_refused() {
 
 mod reconnect;
 mod revising;
+
+#[test]
+fn a_welcome_to_slots_of_a_length_that_none_has_is_a_breach() {
+    let receive = |slot_length: Micros| {
+        let mut session = AgentSession::new(identity());
+        session.connected(Local::from_us(1));
+        session.receive(Welcome { slot_length, ..welcome(Time::ZERO) }.into(), Local::from_us(2))
+    };
+    let (least, most) = (limits::SLOT_MIN.as_us(), limits::SLOT_MAX.as_us());
+    for wrong in [0, least - 1, most + 1, u64::MAX] {
+        assert_eq!(receive(Micros::from_us(wrong)).unwrap_err().code, CloseCode::MalformedBody, "{wrong}");
+    }
+    for right in [least, most] {
+        assert_eq!(receive(Micros::from_us(right)), Ok(()), "{right}");
+    }
+}

@@ -150,4 +150,9 @@ fn a_lease_that_ends_by_the_agents_own_clock_takes_an_unanswered_revision_with_i
     let (start, end) = (bench.coordinator(), bench.coordinator().after(Micros::from_secs(60)));
     bench.answer(revision, 1, Verdict::Granted { start, end, token: Token::new(12) });
     assert_eq!(bench.session.held(IntentId::new(1)), None);
+    assert_eq!(
+        bench.session.poll_event(),
+        None,
+        "and whoever waited for the revision has been told what it came to"
+    );
 }
