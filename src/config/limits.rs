@@ -164,6 +164,20 @@ limits! {
     search: usize = limits::SEARCH, limits::SEARCH_RANGE;
 }
 
+impl Limits {
+    /// For agents that all are on one machine, and come at once: one address has as much as all together.
+    #[must_use]
+    pub fn on_one_machine(self) -> Self {
+        let handshakes = self.handshakes_per_second.max(self.connections);
+        Limits {
+            connections_per_address: self.connections,
+            handshakes_per_second: handshakes,
+            handshakes_per_second_per_address: handshakes,
+            ..self
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

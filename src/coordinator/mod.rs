@@ -120,7 +120,7 @@ impl CoordinatorConfig {
         Ok(CoordinatorConfig {
             listen: (Ipv4Addr::LOCALHOST, 0).into(),
             rules,
-            limits: Limits::default(),
+            limits: Limits::default().on_one_machine(),
             identity: Identity::self_made(names)?,
             access: Access::Open,
             clock: Arc::new(SystemClock::start(Time::ZERO)),

@@ -71,7 +71,7 @@ impl View {
     }
 
     /// How often each limit was reached since the start.
-    pub(crate) fn reached(&self) -> &Arc<Reached> {
+    pub fn reached(&self) -> &Reached {
         &self.server.reached
     }
 
