@@ -106,12 +106,12 @@ pub const LIVE_RANGE: RangeInclusive<usize> = 1..=1 << 26;
 /// Claims of one name's intents in force or undecided, unless configured otherwise: each is a window that is
 /// remembered, and counted at each node of its path.
 pub const WINDOWS_OF_A_NAME: usize = 1 << 18;
-/// Of these, those on one path and below it, unless configured otherwise: a quarter of [`WINDOWS_ON_A_PATH`], so that no
-/// name alone has others refused.
-pub const WINDOWS_OF_A_NAME_ON_A_PATH: usize = WINDOWS_ON_A_PATH / 4;
+/// Of these, those on one path and below it, unless configured otherwise: half of [`WINDOWS_ON_A_PATH`], so that no name
+/// alone has others refused.
+pub const WINDOWS_OF_A_NAME_ON_A_PATH: usize = WINDOWS_ON_A_PATH / 2;
 /// Windows that may be in the way of one of several claims, unless configured otherwise. In the worst case a place is
-/// looked for from gap to gap among all of them: docs/BENCHMARKS.md has what that takes.
-pub const WINDOWS_ON_A_PATH: usize = 1 << 16;
+/// looked for from gap to gap among all of them, which takes a quarter of a slot of 10 ms (docs/BENCHMARKS.md).
+pub const WINDOWS_ON_A_PATH: usize = 1 << 15;
 /// Regions of one frame, unless configured otherwise. Only those near each other are looked at together.
 pub const REGIONS_OF_A_FRAME: usize = 1 << 18;
 /// What may be configured for these: the claims of one intent at least.

@@ -17,6 +17,21 @@ fn row(mode: Mode) -> usize {
     }
 }
 
+fn is_region(claim: &Claim) -> bool {
+    matches!(claim.target, Target::Region(_))
+}
+
+/// Claims that follow each other and count alike, which those of one intent mostly do.
+fn runs(claims: &[Claim]) -> impl Iterator<Item = &[Claim]> {
+    claims.chunk_by(|a, b| {
+        row(a.mode) == row(b.mode) && is_region(a) == is_region(b) && a.target.path() == b.target.path()
+    })
+}
+
+fn count_of(claims: &[Claim]) -> u32 {
+    u32::try_from(claims.len()).unwrap_or(u32::MAX)
+}
+
 /// The claims at one path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Node {
@@ -43,12 +58,16 @@ pub(super) struct Crowd {
 impl Crowd {
     /// These claims are there from here on.
     pub(super) fn add(&mut self, claims: &[Claim]) {
-        claims.iter().for_each(|claim| self.change(claim, |count| *count = count.saturating_add(1)));
+        for alike in runs(claims) {
+            self.change(&alike[0], |count| *count = count.saturating_add(count_of(alike)));
+        }
     }
 
     /// They are not any more.
     pub(super) fn remove(&mut self, claims: &[Claim]) {
-        claims.iter().for_each(|claim| self.change(claim, |count| *count = count.saturating_sub(1)));
+        for alike in runs(claims) {
+            self.change(&alike[0], |count| *count = count.saturating_sub(count_of(alike)));
+        }
     }
 
     fn change(&mut self, claim: &Claim, by: impl Fn(&mut u32)) {
@@ -113,13 +132,13 @@ impl Crowd {
         if claims.len() < 2 {
             return search;
         }
+        let mut seen = Vec::with_capacity(claims.len());
         for (index, claim) in claims.iter().enumerate() {
-            let is_like = |other: &Claim| {
-                row(other.mode) == row(claim.mode) && other.target.path() == claim.target.path()
-            };
-            if claims[..index].iter().any(is_like) {
+            let this = (fixed_hash(claim.target.path()), row(claim.mode), is_region(claim));
+            if seen.contains(&this) {
                 continue;
             }
+            seen.push(this);
             let in_the_way = self.in_the_way(claim);
             search.all = search.all.saturating_add(in_the_way);
             if in_the_way > search.most {
@@ -157,18 +176,18 @@ fn root(claim: &Claim) -> u64 {
 impl Windows {
     pub(super) fn add(&mut self, claims: &[Claim]) {
         self.all += claims.len();
-        for claim in claims {
-            let count = self.by_root.entry(root(claim)).or_default();
-            *count = count.saturating_add(1);
+        for alike in runs(claims) {
+            let count = self.by_root.entry(root(&alike[0])).or_default();
+            *count = count.saturating_add(count_of(alike));
         }
     }
 
     pub(super) fn remove(&mut self, claims: &[Claim]) {
         self.all = self.all.saturating_sub(claims.len());
-        for claim in claims {
-            let root = root(claim);
+        for alike in runs(claims) {
+            let root = root(&alike[0]);
             let Some(count) = self.by_root.get_mut(&root) else { continue };
-            *count = count.saturating_sub(1);
+            *count = count.saturating_sub(count_of(alike));
             if *count == 0 {
                 self.by_root.remove(&root);
             }
@@ -181,16 +200,14 @@ impl Windows {
 
     /// The first of `claims` with which there would be more than `most` below its first segment.
     pub(super) fn first_past(&self, claims: &[Claim], most: usize) -> Option<usize> {
-        // Few have more than one root, and then few of them.
-        claims.iter().enumerate().find_map(|(index, claim)| {
-            let root_of = root(claim);
-            let before = self.by_root.get(&root_of).copied().unwrap_or_default() as usize;
-            if before + claims.len() <= most {
-                return None;
-            }
-            let own = claims[..=index].iter().filter(|claim| root(claim) == root_of).count();
-            (before + own > most).then_some(index)
-        })
+        let roots: Vec<u64> = claims.iter().map(root).collect();
+        let is_past = |index: &usize| {
+            let before = self.by_root.get(&roots[*index]).copied().unwrap_or_default() as usize;
+            // All of them there is more than there can be, so mostly there is nothing to count.
+            before + claims.len() > most
+                && before + roots[..=*index].iter().filter(|it| **it == roots[*index]).count() > most
+        };
+        (0..claims.len()).find(is_past)
     }
 }
 

@@ -257,6 +257,22 @@ impl OfName {
         }
     }
 
+    /// Which bound on windows `claims` would pass, were those gone that they are to take the place of: a revision is not
+    /// in its own way.
+    fn check_in_place_of(
+        &mut self,
+        totals: &mut Totals,
+        before: Option<&[Claim]>,
+        claims: &[Claim],
+        bounds: &Bounds,
+    ) -> Result<Search, OverLimit> {
+        let before = before.unwrap_or_default();
+        self.remove_windows(totals, before);
+        let checked = self.check_windows(totals, claims, bounds);
+        self.add_windows(totals, before);
+        checked
+    }
+
     /// Which bound on windows `claims` would pass.
     fn check_windows(&self, totals: &Totals, claims: &[Claim], bounds: &Bounds) -> Result<Search, OverLimit> {
         let past = |limit, claim| Err(OverLimit { claim, ..OverLimit::of(limit) });
@@ -406,12 +422,13 @@ impl Intents {
         {
             return Err(OverLimit::of(limit));
         }
+        let before = known.map(|known| Arc::clone(&known.claims));
         let mut load = None;
-        if known.is_none_or(|known| *known.claims != *claims) {
+        if before.as_ref().is_none_or(|before| **before != *claims) {
             let search = match rank {
                 // It finds its place within what its grant has already, without a search.
                 Rank::Upkeep => 0,
-                Rank::Class(_) => name.check_windows(totals, claims, bounds)?.all,
+                Rank::Class(_) => name.check_in_place_of(totals, before.as_deref(), claims, bounds)?.all,
             };
             name.add_windows(totals, claims);
             name.add_search(totals, search);
