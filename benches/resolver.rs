@@ -10,6 +10,7 @@ use std::collections::HashMap;
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
+use preclaim::limits;
 use preclaim::resolver::{AgentOp, Input, Resolver, Rules, SlotBatch};
 use preclaim::types::{Agent, Micros, RawClaim, RawIntent, RawMode, RawTarget, Slot, Time};
 
@@ -337,14 +338,23 @@ mod slivers {
 
     const SLIVERS: u64 = if cfg!(debug_assertions) { 2_000 } else { 100_000 };
 
-    /// Windows of 100 µs, 200 µs apart, from an hour on.
+    /// As many as one name may have on a path, unless configured otherwise.
+    const OF_A_NAME: u64 = limits::WINDOWS_OF_A_NAME_ON_A_PATH as u64;
+    /// As many as an intent of several claims may be looked for among.
+    const OF_ALL: u64 = limits::WINDOWS_ON_A_PATH as u64;
+
     fn filled() -> Resolver {
+        filled_with(SLIVERS)
+    }
+
+    /// Windows of 100 µs, 200 µs apart, from an hour on.
+    fn filled_with(slivers: u64) -> Resolver {
         let mut resolver = Resolver::new(Rules::default());
         let sliver = |it: u64| {
             let raw = intent(it + 1, Some(3_600_000_000 + it * 200), vec![claim("long/queue".into(), 100)]);
             declare(agent(it % 1000), 1, raw)
         };
-        resolver.resolve(&batch(0, (0..SLIVERS).map(sliver).collect()));
+        resolver.resolve(&batch(0, (0..slivers).map(sliver).collect()));
         resolver
     }
 
@@ -371,6 +381,33 @@ mod slivers {
     #[divan::bench(args = [1, 2, 8, 64], sample_count = 3, sample_size = 1)]
     fn claims_at_odd_offsets(bencher: Bencher<'_, '_>, claims: u64) {
         slots(bencher, filled(), |slot| odd(slot, claims, 60_000_000));
+    }
+
+    /// The worst that the limits on windows let through: as many claims as there may be, among as many windows as one
+    /// name, and all names together, may have there.
+    #[divan::bench(args = [OF_A_NAME, OF_ALL], sample_count = 3, sample_size = 1)]
+    fn most_claims_among_the_most_windows(bencher: Bencher<'_, '_>, windows: u64) {
+        let windows = if cfg!(debug_assertions) { SLIVERS } else { windows };
+        slots(bencher, filled_with(windows), |slot| odd(slot, 64, 60_000_000));
+    }
+
+    /// Regions in one place, as many as one name may have in a frame: a region goes past them one by one.
+    #[divan::bench(sample_count = 3, sample_size = 1)]
+    fn a_region_among_the_most_in_one_place(bencher: Bencher<'_, '_>) {
+        let windows = if cfg!(debug_assertions) { SLIVERS } else { OF_A_NAME };
+        let region = |start, duration| {
+            let target =
+                RawTarget::Box { frame: "map/floor".into(), min: vec![0.0, 0.0], max: vec![1.0, 1.0] };
+            let claim = RawClaim { target, mode: RawMode::Exclusive, offset: 0, duration };
+            move |id| intent(id, Some(start), vec![claim])
+        };
+        let mut resolver = Resolver::new(Rules::default());
+        let sliver = |it: u64| declare(agent(it % 1000), 1, region(3_600_000_000 + it * 200, 100)(it + 1));
+        resolver.resolve(&batch(0, (0..windows).map(sliver).collect()));
+        slots(bencher, resolver, |slot| {
+            let raw = RawIntent { slack: 60_000_000, ..region(3_600_000_000, 150)(10_000_000 + slot) };
+            batch(slot, vec![declare(agent(1), slot * SLOT + 1, raw)])
+        });
     }
 
     /// Without slack: the counter-offer alone looks ahead.

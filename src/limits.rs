@@ -2,7 +2,11 @@
 //! must hold between them. A limit that an operator may change lives in the configuration instead.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod reached;
+
 use std::ops::RangeInclusive;
+
+pub use reached::{Limit, Reached};
 
 use crate::types::Micros;
 
@@ -58,18 +62,22 @@ pub const WAITING_SLOTS: usize = 4;
 pub const CONNECTIONS_TO_REFUSE: usize = 64;
 /// Handshakes at a time; past it a packet of a new connection is dropped, and comes again.
 pub const HANDSHAKES: usize = 1024;
-/// Handshakes at a time past which a peer must first prove that its address is its own.
+/// Handshakes at a time past which a peer must first prove that its address is its own, unless configured otherwise.
 pub const HANDSHAKES_UNPROVEN: usize = 256;
-/// How long a connection may read nothing of what waits for it.
+/// How long a connection may read nothing of what waits for it, unless configured otherwise.
 pub const SLOW_READER: Micros = Micros::from_secs(10);
+/// What may be configured.
+pub const SLOW_READER_RANGE: RangeInclusive<Micros> = Micros::from_secs(1)..=Micros::from_secs(3600);
 /// How long a connection that is closed may take to read what it was sent last.
 pub const CLOSE_LINGER: Micros = Micros::from_ms(400);
 /// How long all connections together may take to close when the coordinator stops: with the longest
 /// slot, and the time for the socket, it is done within two seconds.
 pub const CLOSE_ALL_WITHIN: Micros = Micros::from_ms(500);
 /// Bytes that wait to be written to one connection, beside one slot's news, which comes all at once:
-/// some thousands of answers.
+/// some thousands of answers. Unless configured otherwise.
 pub const OUTBOX_BYTES: usize = 1 << 20;
+/// What may be configured: the largest frame and more.
+pub const OUTBOX_BYTES_RANGE: RangeInclusive<u64> = 128 << 10..=1 << 30;
 /// Bytes of a connection that are sent and not acknowledged, or wait to be sent, inside QUIC.
 pub const SEND_WINDOW_BYTES: usize = 256 * 1024;
 /// Bytes of one lane that may be under way to the coordinator: a frame of the largest size and more.
@@ -88,23 +96,55 @@ pub const CLIENT_BUFFER_BYTES: usize = 2 * SEND_WINDOW_BYTES;
 /// Messages that one name has taken in within one slot, unless configured otherwise, so that no name takes the slot
 /// from others; and as many again that keep up or give back what it has.
 pub const SLOT_INPUTS_OF_A_NAME: usize = 1024;
-/// Intents of one name in force or undecided: bounds what one agent makes the coordinator remember.
+/// Intents of one name in force or undecided, unless configured otherwise: bounds what one agent makes the
+/// coordinator remember.
 pub const LIVE_OF_A_NAME: usize = 1 << 18;
-/// Intents in force or undecided over all names: about a gigabyte.
+/// Intents in force or undecided over all names, unless configured otherwise: about a gigabyte.
 pub const LIVE: usize = 1 << 21;
+/// What may be configured for either.
+pub const LIVE_RANGE: RangeInclusive<usize> = 1..=1 << 26;
+/// Claims of one name's intents in force or undecided, unless configured otherwise: each is a window that is
+/// remembered, and counted at each node of its path.
+pub const WINDOWS_OF_A_NAME: usize = 1 << 18;
+/// Of these, those on one path and below it, unless configured otherwise: half of [`WINDOWS_ON_A_PATH`], so that no name
+/// alone has others refused.
+pub const WINDOWS_OF_A_NAME_ON_A_PATH: usize = WINDOWS_ON_A_PATH / 2;
+/// Windows that may be in the way of one of several claims, unless configured otherwise. In the worst case a place is
+/// looked for from gap to gap among all of them, which takes a quarter of a slot of 10 ms (docs/BENCHMARKS.md).
+pub const WINDOWS_ON_A_PATH: usize = 1 << 15;
+/// Regions of one frame, unless configured otherwise. Only those near each other are looked at together.
+pub const REGIONS_OF_A_FRAME: usize = 1 << 18;
+/// What may be configured for these: the claims of one intent at least.
+pub const WINDOWS_RANGE: RangeInclusive<usize> = CLAIMS..=1 << 26;
+/// Windows among which a slot looks for places for one name's intents of several claims, unless configured otherwise:
+/// as many as one intent may be looked for among, so that one name costs a slot no more than one such intent.
+pub const SEARCH_OF_A_NAME: usize = WINDOWS_ON_A_PATH;
+/// The same over all names, unless configured otherwise.
+pub const SEARCH: usize = 4 * SEARCH_OF_A_NAME;
+/// What may be configured for either.
+pub const SEARCH_RANGE: RangeInclusive<usize> = CLAIMS..=1 << 30;
 /// When to come back where too many intents are in force: some end by themselves meanwhile.
 pub const RETRY_WHEN_FULL: Micros = Micros::from_secs(1);
 /// Requests of one intent whose fate is still open: a declaration, what was sent again, and revisions
 /// that followed each other; past it the oldest is not answered.
 pub const WAITERS: usize = 16;
-/// Names that have a session, connected or kept.
+/// Names that have a session, connected or kept, unless configured otherwise.
 pub const NAMES: usize = 1 << 16;
-/// Sessions of one name at a time, connected or kept.
+/// What may be configured.
+pub const NAMES_RANGE: RangeInclusive<usize> = 1..=1 << 24;
+/// Sessions of one name at a time, connected or kept, unless configured otherwise.
 pub const SESSIONS_OF_A_NAME: usize = 256;
-/// Sessions without a connection that are kept, over all names; past it the oldest goes.
+/// What may be configured.
+pub const SESSIONS_OF_A_NAME_RANGE: RangeInclusive<usize> = 1..=65_536;
+/// Sessions without a connection that are kept, over all names, unless configured otherwise; past it the oldest goes.
 pub const SESSIONS_LEFT: usize = 1 << 16;
-/// How long a session is kept without a connection, so that its incarnation may take it up again.
+/// What may be configured.
+pub const SESSIONS_LEFT_RANGE: RangeInclusive<usize> = 1..=1 << 24;
+/// How long a session is kept without a connection, so that its incarnation may take it up again, unless configured
+/// otherwise.
 pub const SESSION_KEPT: Micros = Micros::from_secs(600);
+/// What may be configured.
+pub const SESSION_KEPT_RANGE: RangeInclusive<Micros> = Micros::from_secs(1)..=Micros::from_secs(86_400);
 /// Incarnations that a session remembers to have been replaced: of live processes under one name and
 /// label, so many cannot take it from each other in turn.
 pub const REPLACED_INCARNATIONS: usize = 8;
@@ -259,6 +299,45 @@ pub const REALTIME_RANGE: RangeInclusive<u8> = 2..=98;
 /// Cores that can be named: as many as the kernel's calls have room for by default.
 pub const CORES: usize = 1024;
 
+/// Connections at a time of one address, unless configured otherwise: a quarter of all, since many robots may stand
+/// behind one gateway.
+pub const CONNECTIONS_PER_ADDRESS: usize = 1024;
+/// Bits of an IPv6 address that tell networks apart: whoever has one address of a network has all of it.
+pub const ADDRESS_BITS_V6: u32 = 64;
+/// Addresses that are counted apart beside as many as there may be connections: those of a few seconds of handshakes
+/// at the highest rate by default.
+pub const ADDRESSES_BESIDE: usize = 1 << 16;
+/// How often at most those are forgotten of which nothing counts any more: going through all takes milliseconds.
+pub const ADDRESSES_SWEPT_EVERY: Micros = Micros::from_secs(1);
+/// Handshakes a second, unless configured otherwise: some hundred microseconds of processor each, so that a flood of
+/// them leaves most of a core. Agents of a coordinator that was started again are all back within seconds.
+pub const HANDSHAKES_PER_SECOND: usize = 1000;
+/// Of them, those of one address.
+pub const HANDSHAKES_PER_SECOND_PER_ADDRESS: usize = 500;
+/// What may be configured for either.
+pub const HANDSHAKES_PER_SECOND_RANGE: RangeInclusive<usize> = 1..=1_000_000;
+/// What may be configured for [`HANDSHAKES_UNPROVEN`]: with 0, every address has to be proved first, which takes a
+/// connection one round trip more.
+pub const HANDSHAKES_UNPROVEN_RANGE: RangeInclusive<usize> = 0..=HANDSHAKES;
+/// Messages a second of one connection, unless configured otherwise: as many as the slots would take of one agent.
+pub const MESSAGES_PER_SECOND: usize = 200_000;
+/// What may be configured: a full batch at least.
+pub const MESSAGES_PER_SECOND_RANGE: RangeInclusive<usize> = BATCH..=1_000_000_000;
+/// Bytes a second of one connection, unless configured otherwise: 200,000 declarations of the usual size.
+pub const BYTES_PER_SECOND: u64 = 64 << 20;
+/// What may be configured: the largest frame at least.
+pub const BYTES_PER_SECOND_RANGE: RangeInclusive<u64> = FRAME_BYTES as u64..=1 << 40;
+/// Lines in the log about peers within [`PEER_LINES_WITHIN`]: what people can read.
+pub const PEER_LINES: u64 = 64;
+/// Of them, those about one address.
+pub const PEER_LINES_OF_AN_ADDRESS: u64 = 4;
+/// See [`PEER_LINES`]. So often it is also told what was left out.
+pub const PEER_LINES_WITHIN: Micros = Micros::from_secs(10);
+/// Characters of one such line, of what is said in it.
+pub const PEER_LINE_CHARACTERS: usize = 512;
+/// Addresses of which is known how many lines were left out; those of others are counted together.
+pub const PEER_LINES_ADDRESSES: usize = 1024;
+
 /// Connections at a time, unless configured otherwise: each costs buffers of some tens of kilobytes.
 pub const CONNECTIONS: usize = 4096;
 /// What may be configured: up to what one UDP socket can tell apart in practice.
@@ -358,7 +437,13 @@ const _: () = assert!(EXTENSION_BYTES <= EXTENSIONS_BYTES && EXTENSIONS_BYTES < 
 const _: () = assert!(FRAME_BYTES <= u32::MAX as usize, "the length prefix has four bytes");
 const _: () = assert!(SLOT_INPUTS_OF_A_NAME < SLOT_INPUTS, "one name must not fill a slot");
 const _: () = assert!(BATCH <= SLOT_INPUTS_OF_A_NAME, "a full batch must fit a slot");
-const _: () = assert!(LIVE_OF_A_NAME < LIVE);
+const _: () = assert!(LIVE_OF_A_NAME < LIVE && LIVE_OF_A_NAME <= WINDOWS_OF_A_NAME);
+const _: () = assert!(CLAIMS <= WINDOWS_OF_A_NAME_ON_A_PATH && CLAIMS <= *SEARCH_RANGE.start());
+const _: () = assert!(2 * WINDOWS_OF_A_NAME_ON_A_PATH <= WINDOWS_ON_A_PATH, "no name alone crowds a path");
+const _: () = assert!(SEARCH_OF_A_NAME < SEARCH, "no name alone takes all of a slot");
+const _: () = assert!(CONNECTIONS_PER_ADDRESS < CONNECTIONS, "no address alone takes all connections");
+const _: () = assert!(HANDSHAKES_PER_SECOND_PER_ADDRESS < HANDSHAKES_PER_SECOND);
+const _: () = assert!(PEER_LINES_OF_AN_ADDRESS < PEER_LINES);
 const _: () = assert!(CURSOR_BYTES >= AGENT_BYTES + 9, "a mark names an agent and an id");
 const _: () = assert!(CLOSE_LINGER.as_us() < CLOSE_ALL_WITHIN.as_us());
 const _: () = assert!(SLOT_MAX.as_us() + CLOSE_ALL_WITHIN.as_us() + CLOSE_LINGER.as_us() < 2_000_000);

@@ -84,6 +84,7 @@ fn serve(settings: Settings) -> Result<(), Failed> {
     config.limits.slot_inputs_per_agent = settings.slot_inputs_per_agent;
     config.limits.undecided_per_agent = limits::UNDECIDED_PER_AGENT.max(settings.slot_inputs_per_agent);
     config.limits.connections = settings.connections;
+    config.limits = config.limits.on_one_machine();
     config.observer = Some(watch.clone());
     // As many threads as the daemon takes on one core.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;

@@ -17,7 +17,7 @@ use super::lanes::LANES;
 use super::quic::QuicConnector;
 use super::shared::{Phase, Shared};
 use super::tuning::Tuning;
-use super::{Client, ConnectError, Place, YEAR, driver};
+use super::{Client, ConnectError, Place, YEAR, driver, private_file};
 use crate::session::agent::{AgentSession, Identity};
 use crate::types;
 use crate::wire::Role;
@@ -389,8 +389,7 @@ impl Drop for AbortOnDrop {
 }
 
 fn read_ca(file: &Path) -> Result<String, ConnectError> {
-    std::fs::read_to_string(file)
-        .map_err(|error| ConnectError::BadCa { why: format!("{}: {error}", file.display()) })
+    private_file::read_public(file).map_err(|why| ConnectError::BadCa { why })
 }
 
 /// 128 bits that no other process draws. The standard library seeds its hashers from the system's

@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use quinn::crypto::rustls::QuicClientConfig;
-use quinn::{ClientConfig, Connection, ConnectionError, Endpoint, TransportConfig, VarInt};
+use quinn::{
+    ClientConfig, Connection, ConnectionError, Endpoint, TransportConfig, TransportErrorCode, VarInt,
+};
 use rustls::RootCertStore;
 use rustls::client::WebPkiServerVerifier;
 use tokio::time::Instant;
@@ -327,6 +329,12 @@ fn closed(error: ConnectionError) -> Closed {
                 None => format!("close code {}: {said}", close.error_code),
             };
             Closed { code, ..Closed::because(why) }
+        }
+        ConnectionError::ConnectionClosed(close)
+            if close.error_code == TransportErrorCode::CONNECTION_REFUSED =>
+        {
+            let why = "it takes in no more handshakes just now";
+            Closed { code: Some(CloseCode::TooManyConnections), ..Closed::because(why) }
         }
         ConnectionError::ConnectionClosed(close) => match own::refused(close.error_code.into()) {
             Some(why) => Closed { code: Some(CloseCode::CertificateRefused), ..Closed::because(why) },

@@ -1,15 +1,12 @@
-//! The daemon's own sections: listen, tls, auth, state, limits. `preclaim resolve` checks them and
+//! The daemon's own sections: listen, metrics, tls, auth. `preclaim resolve` checks them and
 //! leaves them alone.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use super::rules::duration_within;
 use super::tree::{Fault, Field};
-use crate::limits;
 use crate::pki::NameRule;
-use crate::types::Micros;
 
 /// Where the daemon listens unless it is told otherwise: this machine alone.
 pub(super) const LISTEN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7411));
@@ -47,44 +44,6 @@ pub enum Auth {
 impl Default for Auth {
     fn default() -> Self {
         Auth::Certificate { client_ca: None, crl: None, name: NameRule::default() }
-    }
-}
-
-/// The daemon's bounds: how much any client, and all of them together, may ask it to hold. Each has
-/// its default and its range in [`crate::limits`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Connections at a time.
-    pub connections: usize,
-    /// Lanes open at a time on one connection.
-    pub lanes: usize,
-    /// Undecided intents of one agent.
-    pub undecided_per_agent: usize,
-    /// Undecided intents in all.
-    pub undecided: usize,
-    /// Inputs that one slot takes in; what has no room among them is refused, the lowest class first.
-    pub slot_inputs: usize,
-    /// Of them, inputs of one agent that ask for something; and as many again that keep up or give back what it
-    /// has.
-    pub slot_inputs_per_agent: usize,
-    /// From a connection's first byte to its hello.
-    pub hello_timeout: Micros,
-    /// Silence after which a connection is let go.
-    pub idle_timeout: Micros,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits {
-            connections: limits::CONNECTIONS,
-            lanes: limits::LANES,
-            undecided_per_agent: limits::UNDECIDED_PER_AGENT,
-            undecided: limits::UNDECIDED,
-            slot_inputs: limits::SLOT_INPUTS,
-            slot_inputs_per_agent: limits::SLOT_INPUTS_OF_A_NAME,
-            hello_timeout: limits::HELLO_TIMEOUT,
-            idle_timeout: limits::IDLE_TIMEOUT,
-        }
     }
 }
 
@@ -144,47 +103,6 @@ const FILE: &str = "the path of a file";
 pub(super) fn file(field: Field<'_>) -> Result<PathBuf, Fault> {
     let text = field.text(FILE)?;
     if text.is_empty() || text.contains('\0') { Err(field.wrong(FILE)) } else { Ok(PathBuf::from(text)) }
-}
-
-const LIMITS: &[&str] = &[
-    "connections",
-    "lanes",
-    "undecided_per_agent",
-    "undecided",
-    "slot_inputs",
-    "slot_inputs_per_agent",
-    "hello_timeout",
-    "idle_timeout",
-];
-
-pub(super) fn limits(field: Field<'_>) -> Result<Limits, Fault> {
-    let fields = field.table(LIMITS)?;
-    let default = Limits::default();
-    let count = |name, range: RangeInclusive<usize>, default: usize| {
-        fields.optional(name, |field| count_within(field, &range)).map(|found| found.unwrap_or(default))
-    };
-    let span = |name, range: RangeInclusive<Micros>, default: Micros| {
-        let read = |field: Field<'_>| duration_within(field, *range.start(), *range.end());
-        fields.optional(name, read).map(|found| found.unwrap_or(default))
-    };
-    Ok(Limits {
-        connections: count("connections", limits::CONNECTIONS_RANGE, default.connections)?,
-        lanes: count("lanes", limits::LANES_RANGE, default.lanes)?,
-        undecided_per_agent: count(
-            "undecided_per_agent",
-            limits::UNDECIDED_RANGE,
-            default.undecided_per_agent,
-        )?,
-        undecided: count("undecided", limits::UNDECIDED_RANGE, default.undecided)?,
-        slot_inputs: count("slot_inputs", limits::SLOT_INPUTS_RANGE, default.slot_inputs)?,
-        slot_inputs_per_agent: count(
-            "slot_inputs_per_agent",
-            limits::SLOT_INPUTS_RANGE,
-            default.slot_inputs_per_agent,
-        )?,
-        hello_timeout: span("hello_timeout", limits::HELLO_TIMEOUT_RANGE, default.hello_timeout)?,
-        idle_timeout: span("idle_timeout", limits::IDLE_TIMEOUT_RANGE, default.idle_timeout)?,
-    })
 }
 
 pub(super) fn count_within(field: Field<'_>, range: &RangeInclusive<usize>) -> Result<usize, Fault> {

@@ -10,6 +10,7 @@ mod error;
 mod expression;
 mod frames;
 mod host;
+mod limits;
 mod patch;
 mod read;
 mod rules;
@@ -23,16 +24,19 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::path::Path;
 
-pub use daemon::{Auth, Limits, TlsFiles};
+pub use daemon::{Auth, TlsFiles};
 pub use duration::{DURATION_RULE, parse_duration, show_duration};
 pub use error::ConfigError;
 pub use expression::{Expression, ExpressionError, VARIABLES};
+pub use limits::{LimitRow, Limits};
 pub use size::{SIZE_RULE, parse_size, show_size};
 pub use state::{StateConfig, TextConfig};
-pub(crate) use tree::{Fault, FaultKind, Field, FieldPath, Fields, Key, Node, Step, Table, Value, printable};
+pub(crate) use tree::{
+    Fault, FaultKind, Field, FieldPath, Fields, Key, Node, Step, Table, Value, printable, printable_within,
+};
 
 use crate::host::HostConfig;
-use crate::limits;
+use crate::limits as bounds;
 use crate::resolver::{Rules, RulesChange};
 use crate::space::motion::MotionLimits;
 pub use crate::store::Durability;
@@ -106,17 +110,17 @@ impl Config {
     /// Reads the configuration file at `path`.
     ///
     /// # Errors
-    /// Where it cannot be read, is longer than [`limits::CONFIG_BYTES`], or is not right.
+    /// Where it cannot be read, is longer than [`crate::limits::CONFIG_BYTES`], or is not right.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let name = path.display().to_string();
         let mut text = String::new();
         let file = File::open(path).map_err(|error| ConfigError::unreadable(&name, error))?;
-        let read = file.take(limits::CONFIG_BYTES as u64 + 1).read_to_string(&mut text);
+        let read = file.take(bounds::CONFIG_BYTES as u64 + 1).read_to_string(&mut text);
         read.map_err(|error| ConfigError::unreadable(&name, error))?;
-        if text.len() > limits::CONFIG_BYTES {
+        if text.len() > bounds::CONFIG_BYTES {
             return Err(ConfigError::unreadable(
                 &name,
-                format!("longer than {} bytes", limits::CONFIG_BYTES),
+                format!("longer than {} bytes", bounds::CONFIG_BYTES),
             ));
         }
         Config::parse(&name, &text)
@@ -195,7 +199,7 @@ fn check(root: &Node) -> Result<Config, Fault> {
         tls: sections.optional("tls", daemon::tls)?,
         auth: sections.optional("auth", daemon::auth)?.unwrap_or(default.auth),
         state: sections.optional("state", state::state)?,
-        limits: sections.optional("limits", daemon::limits)?.unwrap_or(default.limits),
+        limits: sections.optional("limits", limits::limits)?.unwrap_or(default.limits),
         host: sections.optional("host", host::host)?.unwrap_or(default.host),
         document,
     })

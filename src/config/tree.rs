@@ -393,9 +393,13 @@ fn any_of<S: AsRef<str>>(words: &[S]) -> String {
 /// Text from a file as it may be shown on a terminal: what cannot be seen is escaped, and the long cut
 /// off.
 pub(crate) fn printable(text: &str) -> String {
-    const SHOWN: usize = 80; // enough to recognise it, and an error stays one line
-    let mut shown: String = text.chars().take(SHOWN).flat_map(show).collect();
-    if text.chars().nth(SHOWN).is_some() {
+    printable_within(text, 80) // enough to recognise it, and an error stays one line
+}
+
+/// The first `most` characters of `text`, with escapes for those that are not seen or do something to a terminal.
+pub(crate) fn printable_within(text: &str, most: usize) -> String {
+    let mut shown: String = text.chars().take(most).flat_map(show).collect();
+    if text.chars().nth(most).is_some() {
         shown.push('…');
     }
     shown

@@ -2,21 +2,26 @@
 //!
 //! Whatever a peer does here costs bounded memory and, at worst, its own connection.
 
-use std::sync::Arc;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use quinn::{Connection, Incoming, VarInt};
+use quinn::{Connection, ConnectionError, Incoming, VarInt};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
+use super::doorstep::{Doorstep, Knock, Verdict};
 use super::gate::Gate;
 use super::hub::Hub;
 use super::listing;
+use super::pace::{Pace, Rate};
+use super::peer_log::PeerLog;
 use crate::config::Limits;
-use crate::limits;
-use crate::session::coordinator::{ConnectionId, LaneId, Place};
+use crate::limits::{self, Limit, Reached};
+use crate::session::coordinator::{ConnectionId, LaneId, Place, Request};
 use crate::transport::{Departures, LaneError, LaneReader, Outbox, Shown, write_out};
-use crate::types::Agent;
+use crate::types::{Agent, Micros, Time};
 use crate::wire::{ClockPong, CloseCode, Degradations, Hello, ToAgent, ToCoordinator};
 
 /// What all connections share.
@@ -28,37 +33,161 @@ pub(super) struct Server {
     pub(super) departures: Option<Arc<Departures>>,
     /// Looks that may wait for the slot loop at a time; others wait in line for it.
     pub(super) looks: Arc<Semaphore>,
+    /// How often each limit was reached.
+    pub(super) reached: Arc<Reached>,
+    doorstep: Mutex<Doorstep>,
+    log: PeerLog,
+    /// Rates go by this machine's time since then.
+    started: Instant,
+}
+
+impl Server {
+    pub(super) fn new(
+        hub: Arc<Hub>,
+        gate: Gate,
+        limits: Limits,
+        departures: Option<Arc<Departures>>,
+    ) -> Self {
+        let reached = hub.reached();
+        Server {
+            hub,
+            gate: Arc::new(gate),
+            departures,
+            looks: Arc::new(Semaphore::new(limits::WAITING_LOOKS)),
+            doorstep: Mutex::new(Doorstep::new(&limits)),
+            log: PeerLog::new(Arc::clone(&reached)),
+            reached,
+            limits,
+            started: Instant::now(),
+        }
+    }
+
+    fn now(&self) -> Time {
+        let us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        Time::from_us(us)
+    }
+
+    /// What becomes of one who begins a handshake.
+    pub(super) fn knock(&self, knock: Knock) -> Verdict {
+        self.at_doorstep(|doorstep| doorstep.knock(knock, self.now()))
+    }
+
+    fn at_doorstep<T>(&self, then: impl FnOnce(&mut Doorstep) -> T) -> T {
+        // Counts, whole at any instant.
+        then(&mut self.doorstep.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Has the log say what the peer at `address` did, under the name `agent` where one is known.
+    pub(super) fn tell(&self, address: IpAddr, agent: Option<&str>, what: impl fmt::Display) {
+        self.log.tell(address, agent, self.now(), what);
+    }
+
+    /// Has the log say what it left out.
+    pub(super) fn tell_left_out(&self) {
+        self.log.tell_left_out(self.now());
+    }
+
+    /// Has the log say how much is left out that it has not told of, when nothing more will be.
+    pub(super) fn tell_rest(&self) {
+        self.log.tell_rest();
+    }
+}
+
+/// A connection's place among those of its address, for as long as it is there.
+struct Entered {
+    server: Arc<Server>,
+    address: IpAddr,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.server.at_doorstep(|doorstep| doorstep.left(self.address));
+    }
 }
 
 /// Serves one connection to its end.
 pub(super) async fn serve(server: Arc<Server>, incoming: Incoming) {
-    let peer = incoming.remote_address();
-    let Ok(connecting) = incoming.accept() else { return };
+    let address = incoming.remote_address().ip();
+    let connecting = match incoming.accept() {
+        Ok(connecting) => connecting,
+        Err(error) => return server.tell(address, None, format_args!("a handshake failed: {error}")),
+    };
     // The idle timeout ends a handshake that goes nowhere; this one is the shorter.
     let connection = match timeout(server.limits.hello_timeout.to_std(), connecting).await {
         Ok(Ok(connection)) => connection,
-        Ok(Err(error)) => return tracing::info!(%peer, %error, "a handshake failed"),
-        Err(_) => return,
+        Ok(Err(error)) => return server.tell(address, None, format_args!("a handshake failed: {error}")),
+        Err(_) => {
+            server.reached.note(Limit::HelloTimeout);
+            return server.tell(address, None, "a handshake was not finished in time");
+        }
     };
     if server.hub.connections() >= server.limits.connections {
         let code = CloseCode::TooManyConnections;
-        return connection.close(VarInt::from_u32(code.number()), code.as_str().as_bytes());
+        return turn_away(&server, address, &connection, Limit::Connections, code.as_str());
     }
-    let outbox = Arc::new(Outbox::default());
+    if !server.at_doorstep(|doorstep| doorstep.entered(address)) {
+        let reason = "too many connections from this address";
+        return turn_away(&server, address, &connection, Limit::ConnectionsPerAddress, reason);
+    }
+    let _entered = Entered { server: Arc::clone(&server), address };
+    let unread = server.limits.unread_bytes;
+    let outbox = Arc::new(Outbox::with_room(usize::try_from(unread).unwrap_or(usize::MAX)));
     let id = server.hub.connected(&outbox);
-    let peer =
-        Peer { server, id, outbox, connection, long_frames: Arc::new(Semaphore::new(limits::LONG_FRAMES)) };
-    let departures = peer.server.departures.clone();
+    let speed = Arc::new(Speed::new(&server.limits));
+    let long_frames = Arc::new(Semaphore::new(limits::LONG_FRAMES));
+    let who = Arc::new(Who { address, name: OnceLock::new() });
+    let peer = Peer { server, id, outbox, connection, long_frames, speed, who };
     // In a set, so that it ends with this task wherever that is dropped.
     let mut writer = JoinSet::new();
-    writer.spawn(write_out(Arc::clone(&peer.outbox), peer.connection.clone(), departures));
+    let (departures, unread) = (peer.server.departures.clone(), peer.server.limits.unread_timeout.to_std());
+    writer.spawn(write_out(Arc::clone(&peer.outbox), peer.connection.clone(), departures, unread));
     if let Err(LaneError::Broken { code, reason }) = peer.converse().await {
-        tracing::debug!(peer = %peer.connection.remote_address(), code = code.as_str(), reason, "connection closed");
+        peer.tell_broken(code, &reason);
         peer.outbox.close(code, &reason);
     }
     peer.leave();
     // It closes the connection, or has seen it end.
     writer.join_next().await;
+    peer.tell_limit();
+}
+
+/// Closes a connection for which there is no room.
+fn turn_away(server: &Server, address: IpAddr, connection: &Connection, limit: Limit, reason: &str) {
+    server.reached.note(limit);
+    server.tell(address, None, format_args!("a connection was refused: {}", limit.as_str()));
+    connection.close(VarInt::from_u32(CloseCode::TooManyConnections.number()), reason.as_bytes());
+}
+
+/// Who is at the other end, for the log.
+struct Who {
+    address: IpAddr,
+    /// Its name, once it has said hello.
+    name: OnceLock<String>,
+}
+
+/// How fast a connection's messages are taken in: what is too fast is read later.
+struct Speed {
+    messages: Rate,
+    bytes: Rate,
+    paces: Mutex<[Pace; 2]>,
+}
+
+impl Speed {
+    fn new(limits: &Limits) -> Self {
+        Speed {
+            messages: Rate::a_second(limits.messages_per_second as u64),
+            bytes: Rate::a_second(limits.bytes_per_second),
+            paces: Mutex::default(),
+        }
+    }
+
+    /// For how long nothing more is to be read, after so much has been, and by which limit.
+    fn charge(&self, now: Time, messages: u64, bytes: u64) -> (Micros, Limit) {
+        let mut paces = self.paces.lock().unwrap_or_else(PoisonError::into_inner);
+        let by_messages = paces[0].charge(now, self.messages, messages);
+        let by_bytes = paces[1].charge(now, self.bytes, bytes);
+        if by_bytes > by_messages { (by_bytes, Limit::Bytes) } else { (by_messages, Limit::Messages) }
+    }
 }
 
 /// The other end of a connection.
@@ -68,6 +197,8 @@ struct Peer {
     outbox: Arc<Outbox>,
     connection: Connection,
     long_frames: Arc<Semaphore>,
+    speed: Arc<Speed>,
+    who: Arc<Who>,
 }
 
 impl Drop for Peer {
@@ -83,10 +214,34 @@ impl Peer {
         self.server.hub.disconnected(self.id);
     }
 
+    fn tell(&self, what: impl fmt::Display) {
+        self.server.tell(self.who.address, self.who.name.get().map(String::as_str), what);
+    }
+
+    /// It is let go for what it did.
+    fn tell_broken(&self, code: CloseCode, reason: &str) {
+        if code == CloseCode::FrameTooLong {
+            self.server.reached.note(Limit::FrameBytes);
+        }
+        self.tell(format_args!("let go, {}: {reason}", code.as_str()));
+    }
+
+    /// It was let go for what it did not do.
+    fn tell_limit(&self) {
+        if let Some(limit) = self.outbox.too_slow() {
+            self.server.reached.note(limit);
+            self.tell(format_args!("let go: it reads too slowly ({})", limit.as_str()));
+        }
+        if self.connection.close_reason() == Some(ConnectionError::TimedOut) {
+            self.server.reached.note(Limit::IdleTimeout);
+        }
+    }
+
     /// Hello, then lanes, until the connection ends or the peer breaks the protocol.
     async fn converse(&self) -> Result<(), LaneError> {
         let hello = timeout(self.server.limits.hello_timeout.to_std(), self.greet());
         let first = hello.await.unwrap_or_else(|_| {
+            self.server.reached.note(Limit::HelloTimeout);
             Err(LaneError::broken(CloseCode::NoHello, "no hello came on the first lane in time"))
         })?;
         let mut lanes = JoinSet::new();
@@ -98,7 +253,7 @@ impl Peer {
                     Ok(Err(broken @ LaneError::Broken { .. })) => return Err(broken),
                     Ok(Ok(()) | Err(LaneError::Lost)) => {}
                     Err(panic) => {
-                        tracing::error!(%panic, "a lane's task died");
+                        self.tell(format_args!("a lane's task died: {panic}"));
                         return Err(LaneError::broken(CloseCode::Internal, "a task of this connection died"));
                     }
                 },
@@ -108,6 +263,10 @@ impl Peer {
                     self.outbox.open(id, send);
                     let reader = LaneReader::new(receive, Arc::clone(&self.long_frames));
                     lanes.spawn(self.lane(id, reader).read());
+                    if lanes.len() == self.server.limits.lanes {
+                        // QUIC has it wait before it opens another.
+                        self.server.reached.note(Limit::Lanes);
+                    }
                 }
             }
         }
@@ -135,26 +294,39 @@ impl Peer {
         let entered =
             self.server.gate.enter(self.id, Shown::by(&self.connection, hello), hello, &self.outbox);
         let certified = entered.map_err(|refusal| LaneError::broken(refusal.code, refusal.reason))?;
+        if let Some(name) = certified.as_ref().map(Agent::as_str).or(hello.name.as_deref()) {
+            self.who.name.get_or_init(|| name.to_owned());
+        }
         // Once a connection, as there is one hello.
         if let Some(told) = hello.degradations() {
             let Degradations { stopped, kept_last_plan, fell_back } = told;
-            let certified = certified.as_ref().map(Agent::as_str);
-            let agent = certified.or(hello.name.as_deref()).unwrap_or("an agent without a name");
-            tracing::warn!(
-                agent,
-                label = hello.label,
-                stopped,
-                kept_last_plan,
-                fell_back,
-                "went without grants"
-            );
+            self.tell(format_args!(
+                "went without grants, in its session \"{}\": stopped {stopped}, kept its last plan {kept_last_plan}, \
+                 fell back {fell_back} times",
+                hello.label
+            ));
         }
         Ok(())
     }
 
     fn lane(&self, lane: LaneId, reader: LaneReader) -> Lane {
         let place = Place { connection: self.id, lane };
-        Lane { server: Arc::clone(&self.server), outbox: Arc::clone(&self.outbox), place, reader }
+        Lane {
+            server: Arc::clone(&self.server),
+            outbox: Arc::clone(&self.outbox),
+            place,
+            reader,
+            speed: Arc::clone(&self.speed),
+            who: Arc::clone(&self.who),
+        }
+    }
+}
+
+/// How much a message counts: a batch as many as it has declarations.
+fn weight(message: &ToCoordinator) -> u64 {
+    match message {
+        ToCoordinator::Declare(declare) => declare.batch.len().max(1) as u64,
+        _ => 1,
     }
 }
 
@@ -164,6 +336,8 @@ struct Lane {
     outbox: Arc<Outbox>,
     place: Place,
     reader: LaneReader,
+    speed: Arc<Speed>,
+    who: Arc<Who>,
 }
 
 impl Lane {
@@ -190,21 +364,23 @@ impl Lane {
     /// Takes `first` in and all that has come with it: what goes to the sessions goes together.
     async fn take_all(&mut self, first: ToCoordinator) -> Result<(), LaneError> {
         let (mut requests, mut next) = (Vec::new(), Ok(Some(first)));
+        let mut messages = 0;
         while let Ok(Some(message)) = next {
+            messages += weight(&message);
             match message {
                 ToCoordinator::Hello(_) => {
-                    self.server.hub.requests(self.place, requests);
+                    self.hand_in(requests);
                     return Err(LaneError::broken(CloseCode::SecondHello, "a connection says hello once"));
                 }
                 ToCoordinator::ClockPing(ping) => {
                     // Its pong says that what came ahead of it has been taken in.
-                    self.server.hub.requests(self.place, std::mem::take(&mut requests));
+                    self.hand_in(std::mem::take(&mut requests));
                     let coordinator = self.server.hub.clock.now();
                     let pong = ClockPong { seq: ping.seq, client_us: ping.client_us, coordinator };
                     self.outbox.send(self.place.lane, &ToAgent::ClockPong(pong));
                 }
                 ToCoordinator::List(list) => {
-                    self.server.hub.requests(self.place, std::mem::take(&mut requests));
+                    self.hand_in(std::mem::take(&mut requests));
                     let reply = listing::answer(&self.server, &list).await;
                     self.outbox.send(self.place.lane, &reply);
                 }
@@ -212,7 +388,30 @@ impl Lane {
             }
             next = self.reader.held();
         }
-        self.server.hub.requests(self.place, requests);
+        self.hand_in(requests);
+        let bytes = self.reader.bytes();
+        self.slow_down(messages, bytes).await;
         next.map(drop)
+    }
+
+    fn hand_in(&self, requests: Vec<Request>) {
+        if let Some(limit) = self.server.hub.requests(self.place, requests) {
+            self.tell(format_args!("it asks for more than it may have ({})", limit.as_str()));
+        }
+    }
+
+    /// Reads nothing for a while, where so much has come faster than it may. What is on its way fills QUIC's windows, and
+    /// then the peer has to wait.
+    async fn slow_down(&self, messages: u64, bytes: u64) {
+        let (wait, limit) = self.speed.charge(self.server.now(), messages, bytes);
+        if wait > Micros::ZERO {
+            self.server.reached.note(limit);
+            self.tell(format_args!("it is read more slowly than it sends ({})", limit.as_str()));
+            tokio::time::sleep(wait.to_std()).await;
+        }
+    }
+
+    fn tell(&self, what: impl fmt::Display) {
+        self.server.tell(self.who.address, self.who.name.get().map(String::as_str), what);
     }
 }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::intake::Intake;
 use super::slot_loop::Publish;
 use crate::clock::Clock;
+use crate::limits::{Limit, Reached};
 use crate::resolver::{Resolver, SlotOutcome};
 use crate::session::coordinator::{
     Admission, ConnectionId, Door, Drained, Effect, HelloRefusal, Inbox, Origin, Place, Request, Room,
@@ -65,6 +66,11 @@ impl Hub {
         connection
     }
 
+    /// How often each limit was reached.
+    pub(crate) fn reached(&self) -> Arc<Reached> {
+        Arc::clone(self.lock().sessions.reached())
+    }
+
     /// How many connections there are.
     pub(crate) fn connections(&self) -> usize {
         self.lock().outboxes.len()
@@ -92,10 +98,11 @@ impl Hub {
         Ok(())
     }
 
-    /// Messages for the core, watches, a goodbye, in order: all that came at once under one lock.
-    pub(crate) fn requests(&self, from: Place, requests: Vec<Request>) {
+    /// Messages for the core, watches, a goodbye, in order: all that came at once under one lock. Returns a limit of one
+    /// agent's that they reached, where they did.
+    pub(crate) fn requests(&self, from: Place, requests: Vec<Request>) -> Option<Limit> {
         if requests.is_empty() {
-            return;
+            return None;
         }
         let mut state = self.lock();
         let now = self.clock.now();
@@ -104,6 +111,7 @@ impl Hub {
             let effects = state.sessions.request(from, request, &door);
             state.carry_out(effects);
         }
+        state.sessions.take_passed()
     }
 
     /// The lane has ended.

@@ -19,12 +19,15 @@
 //! ```
 
 mod connection;
+mod doorstep;
 mod gate;
 mod health;
 mod hub;
 mod intake;
 mod listing;
 mod observer;
+mod pace;
+mod peer_log;
 mod recovery;
 mod running;
 mod slot_loop;
@@ -44,13 +47,14 @@ pub(crate) use recovery::recover_with;
 pub use recovery::{Now, RecoveryError, Report, Restart, StartFrom, recover, rules_of};
 pub use running::Running;
 use rustls::pki_types::CertificateDer;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 pub(crate) use view::Present;
 pub use view::View;
 
 use self::connection::Server;
+use self::doorstep::{Knock, Verdict};
 use self::gate::Gate;
 use self::hub::Hub;
 use self::intake::Intake;
@@ -60,7 +64,7 @@ use crate::client::Tuning;
 use crate::clock::{Clock, SystemClock};
 use crate::config::Limits;
 use crate::host::HostConfig;
-use crate::limits;
+use crate::limits::{self, Limit};
 use crate::resolver::invariants::{Breach, InvariantCheck};
 use crate::resolver::{Resolver, Rules, SystemOp};
 pub use crate::session::coordinator::{Admission, Denial, Feasibility, Open, Recovered, Then};
@@ -116,7 +120,7 @@ impl CoordinatorConfig {
         Ok(CoordinatorConfig {
             listen: (Ipv4Addr::LOCALHOST, 0).into(),
             rules,
-            limits: Limits::default(),
+            limits: Limits::default().on_one_machine(),
             identity: Identity::self_made(names)?,
             access: Access::Open,
             clock: Arc::new(SystemClock::start(Time::ZERO)),
@@ -248,13 +252,7 @@ impl Coordinator {
         let intake = Arc::new(Intake::new(Arc::clone(&clock), rules.length, room, first));
         let hub = Arc::new(Hub::new(sessions, Arc::clone(&intake), Arc::clone(&clock), admission));
         let gate = Gate::new(endpoint.clone(), settings, access, Arc::clone(&hub));
-        let server = Arc::new(Server {
-            hub: Arc::clone(&hub),
-            gate: Arc::new(gate),
-            limits,
-            departures,
-            looks: Arc::new(Semaphore::new(limits::WAITING_LOOKS)),
-        });
+        let server = Arc::new(Server::new(Arc::clone(&hub), gate, limits, departures));
         let progress = journal.progress();
         let check = check_invariants.then(InvariantCheck::default);
         let own = Origin::operator();
@@ -338,6 +336,7 @@ impl Coordinator {
         let _ = timeout(limits::CLOSE_ALL_WITHIN.to_std(), all).await;
         endpoint.close(code.number().into(), code.as_str().as_bytes());
         let _ = timeout(limits::CLOSE_LINGER.to_std(), endpoint.wait_idle()).await;
+        server.tell_rest();
         ended
     }
 }
@@ -359,10 +358,12 @@ async fn accept(
 
 /// Takes connections in until the socket is gone.
 async fn take_in(endpoint: &Endpoint, server: &Arc<Server>, connections: &mut JoinSet<()>) {
+    let mut left_out = tokio::time::interval(limits::PEER_LINES_WITHIN.to_std());
     loop {
         tokio::select! {
             biased;
             Some(_) = connections.join_next() => {}
+            _ = left_out.tick() => server.tell_left_out(),
             incoming = endpoint.accept() => match incoming {
                 Some(incoming) => admit(endpoint, server, incoming, connections),
                 None => return,
@@ -397,16 +398,26 @@ async fn stand_still(
 /// A connection is served, has to prove its address first, or is refused unseen.
 fn admit(endpoint: &Endpoint, server: &Arc<Server>, incoming: Incoming, connections: &mut JoinSet<()>) {
     let open = endpoint.open_connections();
-    if open >= server.limits.connections.saturating_add(limits::CONNECTIONS_TO_REFUSE) {
-        return incoming.refuse();
+    let address = incoming.remote_address().ip();
+    let verdict = if open >= server.limits.connections.saturating_add(limits::CONNECTIONS_TO_REFUSE) {
+        Verdict::Refuse(Limit::Connections)
+    } else {
+        let in_handshake = open.saturating_sub(server.hub.connections());
+        server.knock(Knock { address, is_proved: incoming.remote_address_validated(), in_handshake })
+    };
+    match verdict {
+        Verdict::Enter => drop(connections.spawn(connection::serve(Arc::clone(server), incoming))),
+        Verdict::Prove(limit) => {
+            server.reached.note(limit);
+            // Whoever has not proved its address may be asked to, so this cannot fail.
+            let _ = incoming.retry();
+        }
+        Verdict::Refuse(limit) => {
+            server.reached.note(limit);
+            server.tell(address, None, format_args!("a handshake was refused: {}", limit.as_str()));
+            incoming.refuse();
+        }
     }
-    let in_handshake = open.saturating_sub(server.hub.connections());
-    if in_handshake >= limits::HANDSHAKES_UNPROVEN && incoming.may_retry() {
-        // It may retry, so this cannot fail.
-        let _ = incoming.retry();
-        return;
-    }
-    connections.spawn(connection::serve(Arc::clone(server), incoming));
 }
 
 /// Takes in nothing new and waits until the open slot has been decided and answered.
@@ -458,6 +469,18 @@ fn terms(rules: &Rules, limits: &Limits) -> Terms {
             inputs_of_a_name: limits.slot_inputs_per_agent,
             undecided_of_a_name: limits.undecided_per_agent,
             undecided: limits.undecided,
+            live_of_a_name: limits.live_per_agent,
+            live: limits.live,
+            windows_of_a_name: limits.windows_per_agent,
+            windows_of_a_name_on_a_path: limits.windows_per_agent_and_path,
+            windows_on_a_path: limits.windows_per_path,
+            regions_of_a_frame: limits.regions_per_frame,
+            search_of_a_name: limits.search_per_agent,
+            search: limits.search,
+            names: limits.names,
+            sessions_of_a_name: limits.sessions_per_agent,
+            sessions_kept: limits.sessions_kept,
+            session_kept_for: limits.session_kept_for,
         },
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::Health;
 use super::connection::Server;
 use crate::audit::Progress;
-use crate::limits;
+use crate::limits::{self, Reached};
 use crate::resolver::Resolver;
 use crate::session::coordinator::Refusals;
 use crate::types::Time;
@@ -68,6 +68,11 @@ impl View {
     /// Its journal, as far as one may follow it; `None` where it keeps nothing.
     pub fn journal(&self) -> Option<Arc<dyn Progress>> {
         self.progress.clone()
+    }
+
+    /// How often each limit was reached since the start.
+    pub fn reached(&self) -> &Reached {
+        &self.server.reached
     }
 
     pub(crate) fn present(&self) -> Present {

@@ -7,7 +7,9 @@
 use std::sync::Arc;
 
 use super::few::Few;
-use super::ledger::{Group, GroupId, Ledger, Place, modes_conflict, overlap_ratio, regions_conflict};
+use super::ledger::{
+    Group, GroupId, Ledger, Limits, Place, Way, modes_conflict, overlap_ratio, regions_conflict,
+};
 use super::settings::{Draw, Settings};
 use super::sums::{Step, Sums, Use};
 use crate::types::{Blocker, Claim, FixedMap, IntentKey, Micros, Mode, Time, Window};
@@ -124,19 +126,30 @@ impl Ledger {
     /// The earliest start from `from` to `last`, both included, at which all claims fit into the
     /// ledger as it stands, by its indexes. The plan's own windows must have been lifted.
     pub(super) fn earliest_free(&self, plan: &Plan, from: Time, last: Time) -> Option<Time> {
+        // Several claims may move each other from gap to gap, for as many rounds as there are gaps: then each has
+        // its way at hand.
+        let mut ways: Vec<Way<'_>> = Vec::new();
         let mut start = from;
         while start <= last {
             let mut next = start;
             for (index, claim) in plan.claims.iter().enumerate() {
-                let (tolerance, ratio) = (plan.tolerances[index], plan.ratios[index]);
                 let (at, last) = (next.after(claim.offset), last.after(claim.offset));
-                next = self.earliest_free_of_claim(claim, tolerance, ratio, at, last)?.before(claim.offset);
+                let limits =
+                    Limits { tolerance: plan.tolerances[index], threshold: plan.ratios[index], last };
+                let found = match ways.get_mut(index) {
+                    Some(way) => self.earliest_free_on(way, claim, limits, at),
+                    None => self.earliest_free_of_claim(claim, limits, at),
+                };
+                next = found?.before(claim.offset);
             }
             next = self.earliest_in_pools(plan, next, last)?;
             if next <= start {
                 return Some(start);
             }
             start = next;
+            if ways.is_empty() && plan.claims.len() > 1 {
+                ways = plan.claims.iter().map(|claim| self.way_of(claim)).collect();
+            }
         }
         None
     }

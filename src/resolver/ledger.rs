@@ -16,7 +16,7 @@ use crate::limits;
 use crate::space::geometry;
 use crate::space::profile::Profile;
 use crate::space::regions::RegionSet;
-use crate::space::windows::WindowSet;
+use crate::space::windows::{Finger, WindowSet};
 use crate::types::{
     Claim, Class, FixedMap, IntentKey, Micros, Mode, Path, Region, Target, Time, Token, Window,
 };
@@ -153,6 +153,21 @@ impl Place {
         Place { group: key >> CLAIM_BITS, claim: (key & ((1 << CLAIM_BITS) - 1)) as usize }
     }
 }
+
+/// Within what a claim's place is looked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// The overlap in time that the claim tolerates.
+    pub(super) tolerance: Micros,
+    /// The overlap ratio up to which regions are in nobody's way.
+    pub(super) threshold: f64,
+    /// The last start.
+    pub(super) last: Time,
+}
+
+/// The sets that a claim must find a gap in, each with a finger where it was looked at last.
+#[derive(Debug)]
+pub(super) struct Way<'a>(Vec<Finger<'a, ()>>);
 
 /// Windows that were lifted, to be laid again.
 #[derive(Clone, Copy, Debug)]
@@ -296,23 +311,56 @@ impl Ledger {
         settings.all_pools().for_each(|path| self.open_pool(path));
     }
 
-    /// The earliest start from `from` to `last`, both included, at which a window of `claim` is in
+    /// The earliest start from `from` to the last one, both included, at which a window of `claim` is in
     /// nobody's way, units among units left aside.
-    pub(super) fn earliest_free_of_claim(
-        &self,
-        claim: &Claim,
-        tolerance: Micros,
-        threshold: f64,
-        from: Time,
-        last: Time,
-    ) -> Option<Time> {
+    pub(super) fn earliest_free_of_claim(&self, claim: &Claim, limits: Limits, from: Time) -> Option<Time> {
+        let Limits { tolerance, last, .. } = limits;
         let sets = self.sets_against(&claim.target, claim.mode);
-        let mut at = from;
-        loop {
-            let before = at;
+        self.earliest_past(claim, limits, from, |mut at| {
             for set in sets.clone() {
                 at = set.earliest_gap(at, claim.duration, tolerance, last)?;
             }
+            Some(at)
+        })
+    }
+
+    /// The sets that `claim` must find a gap in, for a search that comes back to them again and again.
+    pub(super) fn way_of(&self, claim: &Claim) -> Way<'_> {
+        Way(self.sets_against(&claim.target, claim.mode).map(Finger::new).collect())
+    }
+
+    /// As [`Ledger::earliest_free_of_claim`], on the claim's way.
+    pub(super) fn earliest_free_on(
+        &self,
+        way: &mut Way<'_>,
+        claim: &Claim,
+        limits: Limits,
+        from: Time,
+    ) -> Option<Time> {
+        let Limits { tolerance, last, .. } = limits;
+        if let ([set], Target::Path(_)) = (&mut way.0[..], &claim.target) {
+            return set.earliest_gap(from, claim.duration, tolerance, last);
+        }
+        self.earliest_past(claim, limits, from, |mut at| {
+            for set in &mut way.0 {
+                at = set.earliest_gap(at, claim.duration, tolerance, last)?;
+            }
+            Some(at)
+        })
+    }
+
+    /// Goes forward until neither the sets, which `past_sets` goes past, nor a region of the same frame is in the way.
+    fn earliest_past(
+        &self,
+        claim: &Claim,
+        Limits { tolerance, threshold, last }: Limits,
+        from: Time,
+        mut past_sets: impl FnMut(Time) -> Option<Time>,
+    ) -> Option<Time> {
+        let mut at = from;
+        loop {
+            let before = at;
+            at = past_sets(at)?;
             if let Target::Region(region) = &claim.target {
                 at = self.earliest_beside_regions(region, claim, tolerance, threshold, at, last)?;
             }

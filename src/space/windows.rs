@@ -96,14 +96,10 @@ impl<V: Copy> WindowSet<V> {
     /// tolerance `tau` conflicts with no member: it may overlap each by no more than the smaller
     /// tolerance of the two. Ends beyond [`Time::MAX`] saturate.
     pub fn earliest_gap(&self, from: Time, duration: Micros, tau: Micros, limit: Time) -> Option<Time> {
-        let mut search = GapSearch {
-            start: from.as_us(),
-            duration: duration.as_us(),
-            tau: tau.as_us(),
-            limit: limit.as_us(),
-            is_unsure: false,
-            again: false,
-        };
+        self.finish(GapSearch::new(from, duration, tau, limit))
+    }
+
+    fn finish(&self, mut search: GapSearch) -> Option<Time> {
         loop {
             (search.is_unsure, search.again) = (false, false);
             // Whether it broke off early or came to the last member: what it found is in the search.
@@ -118,6 +114,98 @@ impl<V: Copy> WindowSet<V> {
                 return Some(Time::from_us(search.start));
             }
         }
+    }
+}
+
+/// A finger in a set: a search for gaps that comes back again and again, each time for a somewhat later start, mostly
+/// finds its answer among the members that it looked at last, or next to them, without the whole way down the tree.
+pub struct Finger<'a, V: Copy> {
+    set: &'a WindowSet<V>,
+    /// From the root down to the run of members that was looked at last.
+    path: Vec<Step>,
+    members: &'a [Member<V>],
+}
+
+/// A node on the way of a finger.
+#[derive(Clone, Copy)]
+struct Step {
+    node: NodeId,
+    /// The starts of which this is the way: from `first` on, before `next`, the start of the member after those below
+    /// the node.
+    first: u64,
+    next: u64,
+    /// The latest end of all members before those below the node; 0 where there are none.
+    ended: u64,
+}
+
+impl<'a, V: Copy> Finger<'a, V> {
+    /// A finger that has not looked at anything.
+    pub fn new(set: &'a WindowSet<V>) -> Self {
+        Finger { set, path: Vec::new(), members: &[] }
+    }
+
+    /// As [`WindowSet::earliest_gap`].
+    pub fn earliest_gap(&mut self, from: Time, duration: Micros, tau: Micros, limit: Time) -> Option<Time> {
+        let tree = match self.set.members.top() {
+            Top::Items(_) => return self.set.earliest_gap(from, duration, tau, limit),
+            Top::Tree(tree) => tree,
+        };
+        let mut search = GapSearch::new(from, duration, tau, limit);
+        loop {
+            if !self.has_all_of(&search) {
+                self.point_at(tree, search.start);
+            }
+            if !self.has_all_of(&search) {
+                let found = self.set.finish(search)?;
+                self.point_at(tree, found.as_us());
+                return Some(found);
+            }
+            (search.is_unsure, search.again) = (false, false);
+            let _ = search.pass_members(self.members);
+            if search.start > search.limit {
+                return None;
+            }
+            if !search.again && self.has_all_of(&search) {
+                return Some(Time::from_us(search.start));
+            }
+        }
+    }
+
+    /// Whether no member but those that it looked at last shares an instant with the window that is looked for.
+    fn has_all_of(&self, search: &GapSearch) -> bool {
+        self.path.last().is_some_and(|it| it.ended <= search.start && search.end() <= it.next)
+    }
+
+    /// Moves to the members around `start`: up as far as it must, and down again.
+    fn point_at(&mut self, tree: &'a Tree<ByStart<V>>, start: u64) {
+        while self.path.last().is_some_and(|it| start < it.first || it.next <= start) {
+            self.path.pop();
+        }
+        let root = Step { node: tree.root(), first: 0, next: u64::MAX, ended: 0 };
+        let mut step = *self.path.last().unwrap_or(&root);
+        if self.path.is_empty() {
+            self.path.push(root);
+        }
+        loop {
+            let entries = match tree.below(step.node) {
+                Below::Items(members) => return self.members = members,
+                Below::Entries(entries) => entries,
+            };
+            let at = entries.iter().take_while(|entry| entry.first.0 <= start).count().saturating_sub(1);
+            step = Step {
+                node: tree.child(step.node, &entries[at]),
+                first: if at == 0 { step.first } else { entries[at].first.0 },
+                next: entries.get(at + 1).map_or(step.next, |after| after.first.0),
+                ended: entries[..at].iter().map(|entry| entry.sum.end).fold(step.ended, u64::max),
+            };
+            self.path.push(step);
+        }
+    }
+}
+
+impl<V: Copy> fmt::Debug for Finger<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Finger").field("set", self.set).finish_non_exhaustive()
     }
 }
 
@@ -350,6 +438,17 @@ struct GapSearch {
 type Pass = ControlFlow<()>;
 
 impl GapSearch {
+    fn new(from: Time, duration: Micros, tau: Micros, limit: Time) -> Self {
+        GapSearch {
+            start: from.as_us(),
+            duration: duration.as_us(),
+            tau: tau.as_us(),
+            limit: limit.as_us(),
+            is_unsure: false,
+            again: false,
+        }
+    }
+
     fn end(&self) -> u64 {
         self.start.saturating_add(self.duration)
     }

@@ -87,6 +87,7 @@ fn compare(set: &WindowSet<u32>, twin: &Twin, span: u64, taus: &[u64]) {
     assert_eq!(set.len(), twin.0.len());
     assert_eq!(set.is_empty(), twin.0.is_empty());
     assert_eq!(set.latest_end(), twin.0.iter().map(|m| m.window.end()).max());
+    let mut finger = Finger::new(set);
     for start in (0..span).step_by(3) {
         for length in [1, 4, span] {
             let mut found = Vec::new();
@@ -99,6 +100,7 @@ fn compare(set: &WindowSet<u32>, twin: &Twin, span: u64, taus: &[u64]) {
             for limit in [start, start + 7, 4 * span] {
                 let (duration, tau) = (us(duration), us(tau));
                 let found = set.earliest_gap(t(start), duration, tau, t(limit));
+                assert_eq!(found, finger.earliest_gap(t(start), duration, tau, t(limit)), "by the finger");
                 let twin = twin.earliest_gap(t(start), duration, tau, t(limit));
                 assert_eq!(found, twin, "from {start} for {duration:?} tolerating {tau:?} up to {limit}");
             }

@@ -12,6 +12,7 @@ use super::instrument::{Counters, Histogram, Label, Snapshot};
 use super::metrics::Metrics;
 use crate::audit::Written;
 use crate::coordinator::{Health, Present, View};
+use crate::limits::Limit;
 use crate::types::Micros;
 
 /// The type of what [`text`] writes.
@@ -20,7 +21,9 @@ pub(super) const CONTENT_TYPE: &str = prometheus_text::CONTENT_TYPE;
 /// All metrics, as text for Prometheus.
 pub(super) fn text(metrics: &Arc<Metrics>, view: &View) -> Result<String, fmt::Error> {
     let (written, audit_lag) = metrics.journal(view.now());
-    let now = Now { is_ready: view.health() == Health::Ready, present: view.present(), written, audit_lag };
+    let reached = view.reached().iter().collect();
+    let (is_ready, present) = (view.health() == Health::Ready, view.present());
+    let now = Now { is_ready, present, reached, written, audit_lag };
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Scrape { metrics: Arc::clone(metrics), now }));
     let mut text = String::new();
@@ -33,6 +36,7 @@ pub(super) fn text(metrics: &Arc<Metrics>, view: &View) -> Result<String, fmt::E
 struct Now {
     is_ready: bool,
     present: Present,
+    reached: Vec<(Limit, u64)>,
     written: Written,
     audit_lag: Micros,
 }
@@ -197,7 +201,14 @@ impl Scrape {
             &sessions,
         )?;
         to.gauge("preclaim_names", "Names that have a session", &one(float(names as u64)))?;
-        to.gauge("preclaim_watches", "Watches that are told of each decision", &one(float(watches as u64)))
+        to.gauge("preclaim_watches", "Watches that are told of each decision", &one(float(watches as u64)))?;
+        let reached =
+            self.now.reached.iter().copied().map(|(limit, count)| (Some([("limit", limit.as_str())]), count));
+        to.counts(
+            "preclaim_limits_reached",
+            "Times that a limit was reached, by limit; docs/LIMITS.md says what each is",
+            reached,
+        )
     }
 
     fn journal(&self, to: &mut Sheet<'_>) -> fmt::Result {

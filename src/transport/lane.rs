@@ -64,11 +64,13 @@ pub(crate) struct LaneReader {
     frames: FrameReader,
     long_frames: Arc<Semaphore>,
     permit: Option<OwnedSemaphorePermit>,
+    /// Bytes that were read since this was asked last.
+    bytes: u64,
 }
 
 impl LaneReader {
     pub(crate) fn new(stream: RecvStream, long_frames: Arc<Semaphore>) -> Self {
-        LaneReader { stream, frames: FrameReader::new(), long_frames, permit: None }
+        LaneReader { stream, frames: FrameReader::new(), long_frames, permit: None, bytes: 0 }
     }
 
     /// The next message, or `None` where the peer has finished the lane.
@@ -81,7 +83,10 @@ impl LaneReader {
             }
             self.make_room().await;
             match self.stream.read_chunk(limits::SHORT_FRAME_BYTES, true).await? {
-                Some(chunk) => self.frames.push(&chunk.bytes),
+                Some(chunk) => {
+                    self.bytes += chunk.bytes.len() as u64;
+                    self.frames.push(&chunk.bytes);
+                }
                 None => {
                     self.frames.finish()?;
                     return Ok(None);
@@ -94,6 +99,11 @@ impl LaneReader {
     pub(crate) fn held(&mut self) -> Result<Option<ToCoordinator>, LaneError> {
         let Some(frame) = self.frames.next_frame()? else { return Ok(None) };
         Ok(Some(ToCoordinator::decode(frame)?))
+    }
+
+    /// How many bytes were read since this was asked last.
+    pub(crate) fn bytes(&mut self) -> u64 {
+        std::mem::take(&mut self.bytes)
     }
 
     async fn make_room(&mut self) {

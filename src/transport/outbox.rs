@@ -14,14 +14,24 @@ use quinn::{Connection, SendStream, VarInt};
 use tokio::time::{Instant, Sleep};
 
 use super::Departures;
-use crate::limits;
+use crate::limits::{self, Limit};
 use crate::session::coordinator::LaneId;
 use crate::types::Slot;
 use crate::wire::{CloseCode, ToAgent};
 
 /// What waits to leave on one connection.
-#[derive(Debug, Default)]
-pub(crate) struct Outbox(Mutex<State>);
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    state: Mutex<State>,
+    /// Bytes that may wait, beside one slot's news.
+    most: usize,
+}
+
+impl Default for Outbox {
+    fn default() -> Self {
+        Outbox::with_room(limits::OUTBOX_BYTES)
+    }
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -32,6 +42,8 @@ struct State {
     /// it waits beside the limit.
     burst: usize,
     closing: Option<(CloseCode, String)>,
+    /// The limit that its reader was too slow for.
+    too_slow: Option<Limit>,
     waker: Option<Waker>,
 }
 
@@ -46,6 +58,16 @@ enum Item {
 }
 
 impl Outbox {
+    /// One in which `most` bytes may wait, beside one slot's news.
+    pub(crate) fn with_room(most: usize) -> Self {
+        Outbox { state: Mutex::default(), most }
+    }
+
+    /// The limit that its reader was too slow for, once it was.
+    pub(crate) fn too_slow(&self) -> Option<Limit> {
+        self.lock().too_slow
+    }
+
     /// The sending half of a lane.
     pub(crate) fn open(&self, lane: LaneId, stream: SendStream) {
         self.lock().put([Item::Open(lane, stream)]);
@@ -60,7 +82,7 @@ impl Outbox {
     pub(crate) fn send(&self, lane: LaneId, message: &ToAgent) {
         let mut news = SlotNews::default();
         news.add(lane, message);
-        self.lock().put_frames(news.frames);
+        self.lock().put_frames(news.frames, self.most);
     }
 
     /// Queues one slot's messages for this connection.
@@ -68,10 +90,10 @@ impl Outbox {
         let bytes = size(&news.frames);
         let mut state = self.lock();
         state.queue.push(Item::SlotNews(slot, news.messages, bytes));
-        if state.bytes <= limits::OUTBOX_BYTES {
+        if state.bytes <= self.most {
             state.burst = bytes;
         }
-        state.put_frames(news.frames);
+        state.put_frames(news.frames, self.most);
     }
 
     /// Closes the connection once what waits has been written and has arrived, or soon after. The
@@ -84,20 +106,21 @@ impl Outbox {
 
     /// Whether there is room for so many bytes that may as well be left out.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        self.lock().bytes.saturating_add(bytes) <= limits::OUTBOX_BYTES / 2
+        self.lock().bytes.saturating_add(bytes) <= self.most / 2
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // A panic in here leaves whole items.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    fn put_frames(&mut self, frames: Vec<(LaneId, Vec<u8>)>) {
+    fn put_frames(&mut self, frames: Vec<(LaneId, Vec<u8>)>, most: usize) {
         self.bytes += size(&frames);
-        if self.bytes > limits::OUTBOX_BYTES + self.burst {
+        if self.bytes > most.saturating_add(self.burst) {
             self.queue.clear();
+            self.too_slow.get_or_insert(Limit::UnreadBytes);
             self.closing = Some((CloseCode::TooSlowReader, "too much waits to be read".to_owned()));
             self.wake();
             return;
@@ -147,11 +170,13 @@ impl SlotNews {
 /// Bytes of a granted intent's answer, and a few more.
 const ANSWER_BYTES: usize = 80;
 
-/// Writes what is put into `outbox` until the connection ends, or the outbox is closed.
+/// Writes what is put into `outbox` until the connection ends, or the outbox is closed. Its reader may read nothing
+/// for `unread` at most.
 pub(crate) async fn write_out(
     outbox: Arc<Outbox>,
     connection: Connection,
     departures: Option<Arc<Departures>>,
+    unread: Duration,
 ) {
     let mut writer = Writer {
         outbox,
@@ -161,6 +186,7 @@ pub(crate) async fn write_out(
         busy: BTreeSet::new(),
         stalled: Box::pin(tokio::time::sleep(Duration::ZERO)),
         is_stalled: false,
+        unread,
     };
     let ended = tokio::select! {
         biased;
@@ -185,6 +211,8 @@ struct Writer {
     /// When nothing has been written for so long though something waits.
     stalled: Pin<Box<Sleep>>,
     is_stalled: bool,
+    /// How long that may last.
+    unread: Duration,
 }
 
 struct Lane {
@@ -270,12 +298,12 @@ impl Writer {
     fn poll_stall(&mut self, cx: &mut Context<'_>, progress: bool) -> Poll<(CloseCode, String)> {
         if progress || !self.is_stalled {
             self.is_stalled = true;
-            self.stalled.as_mut().reset(Instant::now() + limits::SLOW_READER.to_std());
+            self.stalled.as_mut().reset(Instant::now() + self.unread);
         }
-        self.stalled
-            .as_mut()
-            .poll(cx)
-            .map(|()| (CloseCode::TooSlowReader, "nothing was read for too long".to_owned()))
+        self.stalled.as_mut().poll(cx).map(|()| {
+            self.outbox.lock().too_slow.get_or_insert(Limit::UnreadTimeout);
+            (CloseCode::TooSlowReader, "nothing was read for too long".to_owned())
+        })
     }
 
     /// Finishes every lane; resolves once all that was written has arrived.

@@ -36,6 +36,15 @@ impl Peer {
         certificate: &CertificateDer<'static>,
         transport: TransportConfig,
     ) -> Self {
+        Peer::try_connect(addr, certificate, transport).await.unwrap()
+    }
+
+    /// As [`Peer::connect_with`], where it may be refused.
+    pub(crate) async fn try_connect(
+        addr: SocketAddr,
+        certificate: &CertificateDer<'static>,
+        transport: TransportConfig,
+    ) -> Result<Self, ConnectionError> {
         let mut roots = RootCertStore::empty();
         roots.add(certificate.clone()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -49,7 +58,7 @@ impl Peer {
         config.transport_config(Arc::new(transport));
         let endpoint = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let connecting = endpoint.connect_with(config, addr, "localhost").unwrap();
-        Peer { connection: soon(connecting).await.unwrap(), endpoint }
+        Ok(Peer { connection: soon(connecting).await?, endpoint })
     }
 
     pub(crate) async fn lane(&self) -> Lane {

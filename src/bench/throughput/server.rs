@@ -60,7 +60,7 @@ impl Serving {
             }
             Answers::Coordinator(length) => {
                 let rules = Rules { length, ..Rules::default() };
-                let limits = Limits { slot_inputs: SLOT_INPUTS, ..Limits::default() };
+                let limits = Limits { slot_inputs: SLOT_INPUTS, ..Limits::default() }.on_one_machine();
                 let clock = Arc::new(clock);
                 let in_memory = CoordinatorConfig::in_memory(rules)?;
                 let coordinator =

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{ConnectionId, Effect, LaneId, Member, Name, Place, Session, SessionChange, Sessions};
-use crate::limits;
+use crate::limits::{self, Limit};
 use crate::types::{Agent, Time};
 use crate::wire::{CloseCode, Extensions, Hello, Replaced, Role, VERSIONS, Welcome, WireLimits};
 
@@ -138,12 +138,16 @@ impl Sessions {
     /// Refuses one name, or one session of a name, too many; a session without a connection gives way.
     fn make_room(&mut self, agent: &Agent, label: &Arc<str>) -> Result<(), HelloRefusal> {
         let Some(name) = self.names.get(agent) else {
-            let full = self.names.len() >= limits::NAMES;
-            return if full { Err(refuse(CloseCode::NameRefused, "too many names at once")) } else { Ok(()) };
+            if self.names.len() < self.terms.bounds.names {
+                return Ok(());
+            }
+            self.reached.note(Limit::Names);
+            return Err(refuse(CloseCode::NameRefused, "too many names at once"));
         };
-        if name.sessions.contains_key(label) || name.sessions.len() < limits::SESSIONS_OF_A_NAME {
+        if name.sessions.contains_key(label) || name.sessions.len() < self.terms.bounds.sessions_of_a_name {
             return Ok(());
         }
+        self.reached.note(Limit::SessionsPerAgent);
         let oldest = name.oldest_left().ok_or_else(|| {
             refuse(CloseCode::NameRefused, "this name has as many sessions as it may have at once")
         })?;

@@ -8,10 +8,13 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::crowd::{Crowd, Search, Windows};
 use super::{Ask, Bounds, ConnectionId, LaneId, Origin, Place, notes};
-use crate::limits;
+use crate::limits::{self, Limit};
 use crate::slot::Rank;
-use crate::types::{Agent, Claim, Decision, FixedMap, IntentId, IntentKey, Slot, Time, Token, Verdict};
+use crate::types::{
+    Agent, Claim, Decision, FixedMap, IntentId, IntentKey, Slot, Target, Time, Token, Verdict,
+};
 
 #[derive(Debug, Default)]
 pub(super) struct Intents {
@@ -23,11 +26,15 @@ pub(super) struct Intents {
 }
 
 /// Over all names.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 struct Totals {
     /// In force or undecided.
     live: usize,
     undecided: usize,
+    /// Windows, and those on their way to the core.
+    crowd: Crowd,
+    /// As of a name.
+    search: usize,
 }
 
 /// Where news of one intent goes.
@@ -40,7 +47,12 @@ pub(super) struct Route {
     /// Requests whose fate is still open.
     pub(super) waiters: Waiters,
     pub(super) note: Arc<str>,
+    /// As they were last asked for.
     pub(super) claims: Arc<[Claim]>,
+    /// Those of the grant in force, while a revision of it is undecided: both count.
+    revised: Option<Arc<[Claim]>>,
+    /// Windows among which it is looked for a place, while it is undecided.
+    search: usize,
     standing: Standing,
 }
 
@@ -108,17 +120,41 @@ struct OfName {
     /// Messages within `slot`, of either kind.
     slot: Slot,
     inputs: [usize; 2],
+    /// Windows of what is in force or undecided, and of what is on its way to the core.
+    windows: Windows,
+    /// Windows among which a slot looks for places for what is undecided or on its way.
+    search: usize,
+}
+
+/// What a message asks for that is about to be taken in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted<'a> {
+    pub(super) rank: Rank,
+    /// Of a declaration or revision: its intent and claims.
+    pub(super) adds: Option<(IntentId, &'a [Claim])>,
 }
 
 /// Which bound a message would pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OverLimit {
-    /// Its name's messages in this slot: there is room for another in the one that ends so many slots later.
-    InputsOfSlot(u64),
-    /// Intents without a final answer, of its name or over all.
-    Undecided,
-    /// Intents in force or undecided, of its name or over all.
-    Live,
+pub(super) struct OverLimit {
+    pub(super) limit: Limit,
+    /// For its name's messages in this slot: there is room for another in the one that ends so many slots later.
+    pub(super) slots: u64,
+    /// The claim at fault, where it is one.
+    pub(super) claim: Option<usize>,
+}
+
+impl OverLimit {
+    fn of(limit: Limit) -> Self {
+        OverLimit { limit, slots: 1, claim: None }
+    }
+}
+
+/// What an input adds to the counts of windows while it is on its way to the core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Load {
+    /// Windows among which it is looked for a place.
+    search: usize,
 }
 
 impl OfName {
@@ -137,16 +173,58 @@ impl OfName {
         self.undecided + self.granted + self.pending == 0
     }
 
-    /// A declaration or revision that the core took in; see [`Intents::bind`].
+    fn add_windows(&mut self, totals: &mut Totals, claims: &[Claim]) {
+        self.windows.add(claims);
+        totals.crowd.add(claims);
+    }
+
+    fn remove_windows(&mut self, totals: &mut Totals, claims: &[Claim]) {
+        self.windows.remove(claims);
+        totals.crowd.remove(claims);
+    }
+
+    fn add_search(&mut self, totals: &mut Totals, search: usize) {
+        self.search = self.search.saturating_add(search);
+        totals.search = totals.search.saturating_add(search);
+    }
+
+    fn remove_search(&mut self, totals: &mut Totals, search: usize) {
+        self.search = self.search.saturating_sub(search);
+        totals.search = totals.search.saturating_sub(search);
+    }
+
+    /// What an input added while it was on its way to the core, it does no more.
+    fn unload(&mut self, totals: &mut Totals, origin: &Origin) {
+        if let Ask::Declare { claims, load: Some(Load { search }), .. } = &origin.ask {
+            self.remove_windows(totals, claims);
+            self.remove_search(totals, *search);
+        }
+    }
+
+    /// A declaration or revision that the core took in; see [`Intents::bind`]. It adds to the counts what it added on
+    /// its way.
     fn bind(&mut self, totals: &mut Totals, origin: &Origin, place: Place) {
-        let Ask::Declare { id, note, claims } = &origin.ask else { return };
+        let Ask::Declare { id, note, claims, load } = &origin.ask else { return };
+        let search = load.map_or(0, |load| load.search);
+        if load.is_none() {
+            self.add_windows(totals, claims);
+        }
         let waiter = Waiter { place, request: origin.request };
         if let Some(route) = self.routes.get_mut(id) {
             route.waiters.add(waiter);
             if route.label == origin.label {
                 route.place = place;
             }
-            (route.note, route.claims) = (Arc::clone(note), Arc::clone(claims));
+            route.note = Arc::clone(note);
+            let before = std::mem::replace(&mut route.claims, Arc::clone(claims));
+            let searched = std::mem::replace(&mut route.search, search);
+            let is_granted = matches!(route.standing, Standing::Granted { .. });
+            if is_granted && route.revised.is_none() {
+                route.revised = Some(before);
+            } else {
+                self.remove_windows(totals, &before);
+            }
+            self.remove_search(totals, searched);
             return;
         }
         let route = Route {
@@ -155,10 +233,75 @@ impl OfName {
             waiters: Waiters { first: Some(waiter), more: Vec::new() },
             note: Arc::clone(note),
             claims: Arc::clone(claims),
+            revised: None,
+            search,
             standing: Standing::Undecided,
         };
         self.routes.insert(*id, route);
         self.count(totals, Standing::Undecided, 1);
+    }
+
+    /// The fate of what was last asked for about an intent is known: where it `is_granted`, its claims are those in
+    /// force; otherwise a grant that it would have revised goes on.
+    fn settle_claims(&mut self, totals: &mut Totals, id: IntentId, is_granted: bool) {
+        let Some(route) = self.routes.get_mut(&id) else { return };
+        let search = std::mem::take(&mut route.search);
+        let gone = match route.revised.take() {
+            Some(revised) if is_granted => Some(revised),
+            Some(revised) => Some(std::mem::replace(&mut route.claims, revised)),
+            None => None,
+        };
+        self.remove_search(totals, search);
+        if let Some(gone) = gone {
+            self.remove_windows(totals, &gone);
+        }
+    }
+
+    /// Which bound on windows `claims` would pass, were those gone that they are to take the place of: a revision is not
+    /// in its own way.
+    fn check_in_place_of(
+        &mut self,
+        totals: &mut Totals,
+        before: Option<&[Claim]>,
+        claims: &[Claim],
+        bounds: &Bounds,
+    ) -> Result<Search, OverLimit> {
+        let before = before.unwrap_or_default();
+        self.remove_windows(totals, before);
+        let checked = self.check_windows(totals, claims, bounds);
+        self.add_windows(totals, before);
+        checked
+    }
+
+    /// Which bound on windows `claims` would pass.
+    fn check_windows(&self, totals: &Totals, claims: &[Claim], bounds: &Bounds) -> Result<Search, OverLimit> {
+        let past = |limit, claim| Err(OverLimit { claim, ..OverLimit::of(limit) });
+        if self.windows.len() + claims.len() > bounds.windows_of_a_name {
+            return past(Limit::WindowsPerAgent, None);
+        }
+        let crowded = self.windows.first_past(claims, bounds.windows_of_a_name_on_a_path);
+        if crowded.is_some() {
+            return past(Limit::WindowsPerAgentAndPath, crowded);
+        }
+        let is_full = |claim: &Claim| match &claim.target {
+            Target::Region(region) => totals.crowd.regions(&region.frame) >= bounds.regions_of_a_frame,
+            Target::Path(_) => false,
+        };
+        let full = claims.iter().position(is_full);
+        if full.is_some() {
+            return past(Limit::RegionsPerFrame, full);
+        }
+        let search = totals.crowd.search(claims);
+        if search.most > bounds.windows_on_a_path {
+            return past(Limit::WindowsPerPath, Some(search.claim));
+        }
+        if self.search.saturating_add(search.all) > bounds.search_of_a_name {
+            return past(Limit::SearchPerAgent, Some(search.claim));
+        }
+        if totals.search.saturating_add(search.all) > bounds.search {
+            return past(Limit::Search, Some(search.claim));
+        }
+        Ok(search)
     }
 }
 
@@ -197,8 +340,10 @@ impl Intents {
             }
             let name = intents.names.entry(key.agent).or_default();
             name.count(&mut intents.totals, standing, 1);
+            name.add_windows(&mut intents.totals, &claims);
             let place = Place { connection: ConnectionId::GONE, lane: LaneId::FIRST };
-            let route = Route { label, place, waiters: Waiters::default(), note, claims, standing };
+            let waiters = Waiters::default();
+            let route = Route { label, place, waiters, note, claims, revised: None, search: 0, standing };
             name.routes.insert(key.id, route);
         }
         // A map is built at once in a fraction of the time that it takes to insert as much.
@@ -222,17 +367,31 @@ impl Intents {
         self.route(agent, id).is_some_and(|route| matches!(route.standing, Standing::Granted { .. }))
     }
 
-    /// Counts a message that is about to be taken in during `slot`. `adds` where it declares the intent `id`,
-    /// which is held against the bounds unless it is known already. What keeps up what the name has is counted by
-    /// itself, so that a name that asks for too much does not lose what it has.
+    /// Counts a message that is about to be taken in during `slot`, and says what it adds until it is decided. An
+    /// intent is held against the bounds unless it is known already, and its windows unless it has the same. What keeps
+    /// up what the name has is counted by itself, so that a name that asks for too much does not lose what it has.
     pub(super) fn reserve(
         &mut self,
         agent: &Agent,
         slot: Slot,
-        (adds, rank): (Option<IntentId>, Rank),
+        wanted: Wanted<'_>,
         bounds: &Bounds,
-    ) -> Result<(), OverLimit> {
-        let Totals { live, undecided: all_undecided } = self.totals;
+    ) -> Result<Option<Load>, OverLimit> {
+        let reserved = self.try_reserve(agent, slot, wanted, bounds);
+        if reserved.is_err() {
+            self.forget_idle(agent);
+        }
+        reserved
+    }
+
+    fn try_reserve(
+        &mut self,
+        agent: &Agent,
+        slot: Slot,
+        Wanted { rank, adds }: Wanted<'_>,
+        bounds: &Bounds,
+    ) -> Result<Option<Load>, OverLimit> {
+        let totals = &mut self.totals;
         let name = match self.names.get_mut(agent) {
             Some(name) => name,
             None => self.names.entry(agent.clone()).or_default(),
@@ -240,37 +399,58 @@ impl Intents {
         if name.slot != slot {
             (name.slot, name.inputs) = (slot, [0; 2]);
         }
-        let fresh = adds.is_some_and(|id| !name.routes.contains_key(&id));
-        let undecided = name.undecided + name.pending;
         let inputs = &mut name.inputs[usize::from(rank == Rank::Upkeep)];
         let before = *inputs / bounds.inputs_of_a_name.max(1);
         *inputs += 1;
-        let over = if before > 0 {
-            OverLimit::InputsOfSlot(before as u64)
-        } else if fresh && (undecided >= bounds.undecided_of_a_name || all_undecided >= bounds.undecided) {
-            OverLimit::Undecided
-        } else if fresh && (undecided + name.granted >= limits::LIVE_OF_A_NAME || live >= limits::LIVE) {
-            OverLimit::Live
-        } else {
+        if before > 0 {
+            return Err(OverLimit { slots: before as u64, ..OverLimit::of(Limit::SlotInputsPerAgent) });
+        }
+        let Some((id, claims)) = adds else {
             name.pending += 1;
-            return Ok(());
+            return Ok(None);
         };
-        self.forget_idle(agent);
-        Err(over)
+        let known = name.routes.get(&id);
+        let undecided = name.undecided + name.pending;
+        let passed = [
+            (undecided >= bounds.undecided_of_a_name, Limit::UndecidedPerAgent),
+            (totals.undecided >= bounds.undecided, Limit::Undecided),
+            (undecided + name.granted >= bounds.live_of_a_name, Limit::LivePerAgent),
+            (totals.live >= bounds.live, Limit::Live),
+        ];
+        if known.is_none()
+            && let Some((_, limit)) = passed.into_iter().find(|(is_passed, _)| *is_passed)
+        {
+            return Err(OverLimit::of(limit));
+        }
+        let before = known.map(|known| Arc::clone(&known.claims));
+        let mut load = None;
+        if before.as_ref().is_none_or(|before| **before != *claims) {
+            let search = match rank {
+                // It finds its place within what its grant has already, without a search.
+                Rank::Upkeep => 0,
+                Rank::Class(_) => name.check_in_place_of(totals, before.as_deref(), claims, bounds)?.all,
+            };
+            name.add_windows(totals, claims);
+            name.add_search(totals, search);
+            load = Some(Load { search });
+        }
+        name.pending += 1;
+        Ok(load)
     }
 
     /// Takes back the count of a message that was not taken in after all.
-    pub(super) fn settle(&mut self, agent: &Agent) {
-        self.settle_and_bind(agent, None);
+    pub(super) fn settle(&mut self, agent: &Agent, origin: &Origin) {
+        self.settle_and_bind(agent, origin, None);
     }
 
-    /// Takes back the count of a message that has been decided, or taken in hand: then its `origin` is told of its
-    /// intent's fate from here on; see [`Intents::bind`].
-    pub(super) fn settle_and_bind(&mut self, agent: &Agent, origin: Option<(&Origin, Place)>) {
+    /// Takes back the count of a message that has been decided, or taken in hand: then its `origin` is told at `place`
+    /// of its intent's fate from here on; see [`Intents::bind`].
+    pub(super) fn settle_and_bind(&mut self, agent: &Agent, origin: &Origin, place: Option<Place>) {
         let Some(name) = self.names.get_mut(agent) else { return };
         name.pending = name.pending.saturating_sub(1);
-        if let Some((origin, place)) = origin {
-            name.bind(&mut self.totals, origin, place);
+        match place {
+            Some(place) => name.bind(&mut self.totals, origin, place),
+            None => name.unload(&mut self.totals, origin),
         }
         if name.is_idle() {
             self.names.remove(agent);
@@ -287,11 +467,17 @@ impl Intents {
         }
     }
 
-    /// A declaration or revision that the core took in: its fate is told to its request from here on.
-    /// The intent goes on on that lane, unless another session declared it.
-    pub(super) fn bind(&mut self, agent: &Agent, origin: &Origin, place: Place) {
-        self.names.entry(agent.clone()).or_default().bind(&mut self.totals, origin, place);
-        self.forget_idle(agent);
+    /// Something sent twice that waits: its fate is told to its request too from here on. The intent goes on on that
+    /// lane, unless another session declared it.
+    pub(super) fn bind_repeat(&mut self, agent: &Agent, origin: &Origin, place: Place) {
+        let Ask::Declare { id, note, .. } = &origin.ask else { return };
+        let routes = self.names.get_mut(agent).map(|name| &mut name.routes);
+        let Some(route) = routes.and_then(|routes| routes.get_mut(id)) else { return };
+        route.waiters.add(Waiter { place, request: origin.request });
+        if route.label == origin.label {
+            route.place = place;
+        }
+        route.note = Arc::clone(note);
     }
 
     /// Whether a decision grants what was not granted so before: a repeat shows the token that stands.
@@ -325,12 +511,12 @@ impl Intents {
             Verdict::Moved { end, token, .. } => self.grant(key, *end, *token, is_lease(*token)),
             Verdict::Conflict(conflict) if decision.answers.is_none() => {
                 match (conflict.kept, conflict.is_final) {
-                    (true, _) => self.fate_is_told(key),
+                    (true, _) => self.keep(key),
                     (false, true) => self.end_unless(goes_on, key),
                     (false, false) => self.wait(key),
                 }
             }
-            Verdict::Stale { kept: true, .. } if decision.answers.is_none() => self.fate_is_told(key),
+            Verdict::Stale { kept: true, .. } if decision.answers.is_none() => self.keep(key),
             Verdict::Stale { kept: false, .. } if decision.answers.is_none() => {
                 self.end_unless(goes_on, key);
             }
@@ -362,8 +548,15 @@ impl Intents {
     }
 
     fn grant(&mut self, key: &IntentKey, end: Time, token: Token, is_lease: bool) {
+        self.settle_claims(key, true);
         self.fate_is_told(key);
         self.stand(key, Standing::Granted { end, token, is_lease });
+    }
+
+    fn settle_claims(&mut self, key: &IntentKey, is_granted: bool) {
+        if let Some(name) = self.names.get_mut(&key.agent) {
+            name.settle_claims(&mut self.totals, key.id, is_granted);
+        }
     }
 
     fn renew(&mut self, key: &IntentKey, until: Time) {
@@ -372,8 +565,22 @@ impl Intents {
         }
     }
 
+    /// A revision came to nothing, and the grant goes on.
+    fn keep(&mut self, key: &IntentKey) {
+        self.settle_claims(key, false);
+        self.fate_is_told(key);
+    }
+
     fn wait(&mut self, key: &IntentKey) {
+        self.drop_revised(key);
         self.stand(key, Standing::Undecided);
+    }
+
+    /// The grant that a revision would have replaced is gone, and what was asked for goes on by itself.
+    fn drop_revised(&mut self, key: &IntentKey) {
+        let Some(name) = self.names.get_mut(&key.agent) else { return };
+        let revised = name.routes.get_mut(&key.id).and_then(|route| route.revised.take());
+        revised.into_iter().for_each(|claims| name.remove_windows(&mut self.totals, &claims));
     }
 
     fn expire(&mut self, key: &IntentKey, token: Token) {
@@ -413,6 +620,9 @@ impl Intents {
         let Some(name) = self.names.get_mut(&key.agent) else { return };
         let Some(route) = name.routes.remove(&key.id) else { return };
         name.count(&mut self.totals, route.standing, -1);
+        name.remove_windows(&mut self.totals, &route.claims);
+        route.revised.iter().for_each(|claims| name.remove_windows(&mut self.totals, claims));
+        name.remove_search(&mut self.totals, route.search);
         if name.is_idle() {
             self.names.remove(&key.agent);
         }
@@ -454,8 +664,9 @@ impl Intents {
     /// Panics where the counts are not those of the tables, while nothing is pending.
     pub(super) fn check_counts(&self) {
         let (granted, undecided) = self.tables();
-        let Totals { live, undecided: all_undecided } = self.totals;
+        let Totals { live, undecided: all_undecided, .. } = self.totals;
         assert_eq!((live, all_undecided), (granted.len() + undecided.len(), undecided.len()));
+        self.check_windows();
         let counted = self.names.values().map(|name| (name.pending, name.undecided, name.granted));
         let sum = counted.fold((0, 0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1, sum.2 + it.2));
         assert_eq!(sum, (0, undecided.len(), granted.len()));
@@ -463,5 +674,24 @@ impl Intents {
         let routes = self.names.values().flat_map(|name| name.routes.values());
         let is_plain = |route: &&Route| matches!(route.standing, Standing::Granted { is_lease: false, .. });
         assert_eq!(self.ends.len(), routes.filter(is_plain).count());
+    }
+
+    /// Panics where what is counted of windows is not what the routes have.
+    fn check_windows(&self) {
+        let mut crowd = Crowd::default();
+        let mut search = 0;
+        for name in self.names.values() {
+            let mut windows = Windows::default();
+            let mut searched = 0;
+            for route in name.routes.values() {
+                assert!(route.revised.is_none(), "nothing is on its way");
+                windows.add(&route.claims);
+                crowd.add(&route.claims);
+                searched += route.search;
+            }
+            assert_eq!((&name.windows, name.search), (&windows, searched));
+            search += searched;
+        }
+        assert_eq!((&self.totals.crowd, self.totals.search), (&crowd, search));
     }
 }

@@ -26,7 +26,9 @@ struct Kept {
 }
 
 impl Mailbox {
-    pub(super) fn keep(&mut self, agent: &Agent, label: &Arc<str>, slot: Slot, message: ToAgent) {
+    /// Keeps it, and says how many fell out for it.
+    pub(super) fn keep(&mut self, agent: &Agent, label: &Arc<str>, slot: Slot, message: ToAgent) -> usize {
+        let before = self.order.len();
         let count = self.of_a_name.entry(agent.clone()).or_default();
         *count += 1;
         let name_is_full = *count > limits::NEWS_OF_A_NAME;
@@ -42,6 +44,7 @@ impl Mailbox {
         {
             self.drop_one(&agent, number);
         }
+        before + 1 - self.order.len()
     }
 
     /// Takes out what was kept for session `label` of `agent` from after slot `seen`, and for

@@ -7,6 +7,7 @@
 //! told apart here by connection is only where to send: ownership follows the name.
 
 mod admission;
+mod crowd;
 mod feasibility;
 mod hello;
 mod intents;
@@ -33,7 +34,7 @@ pub use publish::Tell;
 pub use requests::{Door, Drained, Inbox, Refusals, Request};
 pub use watch::Room;
 
-use crate::limits;
+use crate::limits::{self, Limit, Reached};
 use crate::types::{Agent, Claim, FixedMap, IntentId, Micros, Slot, Time};
 use crate::wire::{CloseCode, Draining, ToAgent, ToCoordinator};
 
@@ -106,7 +107,8 @@ impl Origin {
 #[derive(Clone, Debug)]
 enum Ask {
     /// A declaration or revision.
-    Declare { id: IntentId, note: Arc<str>, claims: Arc<[Claim]> },
+    /// `load` is what it adds to the counts of windows until it is decided.
+    Declare { id: IntentId, note: Arc<str>, claims: Arc<[Claim]>, load: Option<intents::Load> },
     /// A declaration or revision with a value outside its range, and what it may be.
     Invalid { hint: &'static str },
     /// Anything else.
@@ -142,6 +144,30 @@ pub struct Bounds {
     pub undecided_of_a_name: usize,
     /// Intents without a final answer over all names.
     pub undecided: usize,
+    /// Intents of one name in force or undecided.
+    pub live_of_a_name: usize,
+    /// Intents in force or undecided over all names.
+    pub live: usize,
+    /// Claims of these of one name.
+    pub windows_of_a_name: usize,
+    /// Of them, those on one path or below it.
+    pub windows_of_a_name_on_a_path: usize,
+    /// Windows over all names that may be in the way of one of several claims.
+    pub windows_on_a_path: usize,
+    /// Regions of one frame over all names.
+    pub regions_of_a_frame: usize,
+    /// Windows among which a slot looks for places for one name's intents of several claims.
+    pub search_of_a_name: usize,
+    /// The same over all names.
+    pub search: usize,
+    /// Names that have a session.
+    pub names: usize,
+    /// Sessions of one name at a time, connected or kept.
+    pub sessions_of_a_name: usize,
+    /// Sessions without a connection that are kept, over all names.
+    pub sessions_kept: usize,
+    /// How long they are.
+    pub session_kept_for: Micros,
 }
 
 impl Default for Bounds {
@@ -151,6 +177,18 @@ impl Default for Bounds {
             inputs_of_a_name: limits::SLOT_INPUTS_OF_A_NAME,
             undecided_of_a_name: limits::UNDECIDED_PER_AGENT,
             undecided: limits::UNDECIDED,
+            live_of_a_name: limits::LIVE_OF_A_NAME,
+            live: limits::LIVE,
+            windows_of_a_name: limits::WINDOWS_OF_A_NAME,
+            windows_of_a_name_on_a_path: limits::WINDOWS_OF_A_NAME_ON_A_PATH,
+            windows_on_a_path: limits::WINDOWS_ON_A_PATH,
+            regions_of_a_frame: limits::REGIONS_OF_A_FRAME,
+            search_of_a_name: limits::SEARCH_OF_A_NAME,
+            search: limits::SEARCH,
+            names: limits::NAMES,
+            sessions_of_a_name: limits::SESSIONS_OF_A_NAME,
+            sessions_kept: limits::SESSIONS_LEFT,
+            session_kept_for: limits::SESSION_KEPT,
         }
     }
 }
@@ -172,6 +210,9 @@ pub struct Sessions {
     /// Why nothing new is taken in, once that is so.
     draining: Option<Arc<str>>,
     refusals: Refusals,
+    reached: Arc<Reached>,
+    /// The last limit of one name's that was passed, until it is asked for.
+    passed: Option<Limit>,
 }
 
 /// Who is on a connection.
@@ -219,6 +260,8 @@ impl Sessions {
             changes: None,
             draining: None,
             refusals: Refusals::default(),
+            reached: Arc::default(),
+            passed: None,
         }
     }
 
@@ -227,7 +270,7 @@ impl Sessions {
         self.request(from, message.into(), door)
     }
 
-    /// The connection has ended. Its session is kept for [`limits::SESSION_KEPT`], and what it
+    /// The connection has ended. Its session is kept for [`Bounds::session_kept_for`], and what it
     /// declared goes on.
     pub fn connection_gone(&mut self, connection: ConnectionId, now: Time) {
         self.watchers.forget(connection);
@@ -272,6 +315,16 @@ impl Sessions {
         self.refusals
     }
 
+    /// How often each limit was reached, here and by whoever else counts with it.
+    pub fn reached(&self) -> &Arc<Reached> {
+        &self.reached
+    }
+
+    /// The last limit of one name's own that a message passed since this was asked last.
+    pub fn take_passed(&mut self) -> Option<Limit> {
+        self.passed.take()
+    }
+
     /// The note that was written beside an intent in force or undecided.
     pub fn note(&self, agent: &Agent, id: IntentId) -> Option<&str> {
         self.intents.route(agent, id).map(|route| &*route.note)
@@ -306,10 +359,12 @@ impl Sessions {
     /// Forgets the sessions that have been without a connection for too long, or are too many.
     fn forget_left(&mut self, now: Time) {
         while let Some((&(left, _), (agent, label))) = self.left.first_key_value() {
-            let over = self.left.len() > limits::SESSIONS_LEFT;
-            if !over && now.since(left) < limits::SESSION_KEPT {
+            let Bounds { sessions_kept, session_kept_for, .. } = self.terms.bounds;
+            let over = self.left.len() > sessions_kept;
+            if !over && now.since(left) < session_kept_for {
                 return;
             }
+            self.reached.note(if over { Limit::SessionsKept } else { Limit::SessionKeptFor });
             let (agent, label) = (agent.clone(), Arc::clone(label));
             self.left.pop_first();
             self.forget_session(&agent, &label);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::intents::{Waiter, Waiters};
 use super::watch::{NoWatch, Room, Seen, size};
 use super::{Ask, Effect, LaneId, Origin, Place, Sessions};
+use crate::limits::Limit;
 use crate::resolver::{Input, Resolver, SlotOutcome};
 use crate::slot::Closed;
 use crate::types::{self, Agent, Decision, FixedMap, IntentId, IntentKey, Slot, Time};
@@ -80,6 +81,9 @@ impl Sessions {
                 Err(NoWatch(None)) => (Refusal::Overloaded, ""),
             }
         };
+        if reason == Refusal::Overloaded {
+            self.reached.note(Limit::Watches);
+        }
         let message = self.refuse_look(watch.request, reason, field, now);
         vec![Effect::Send { to: place, message }]
     }
@@ -107,8 +111,8 @@ impl Sessions {
     /// Those up to input `last` are bound to their intents, since what ends an intent there ends it
     /// for them alone; all of them with `None`.
     fn bind_fates(&mut self, fates: &mut Fates<'_>, last: Option<usize>) {
-        for (agent, origin) in fates.take(last) {
-            self.intents.settle_and_bind(agent, origin);
+        for Fate { agent, origin, place } in fates.take(last) {
+            self.intents.settle_and_bind(agent, origin, place);
         }
     }
 
@@ -138,7 +142,7 @@ impl Sessions {
             && is_waiting(&decision.verdict)
         {
             // Something sent twice that waits: it has a fate to hear of, as the first one does.
-            self.intents.bind(&decision.key.agent, origin, place);
+            self.intents.bind_repeat(&decision.key.agent, origin, place);
         }
         let news = || ToAgent::from(Answer { request: 0, repeat: false, ..answer });
         match owner {
@@ -209,7 +213,8 @@ impl Sessions {
         }
         let comes_back = self.names.get(&key.agent).is_some_and(|name| name.sessions.contains_key(&label));
         if !is_session && (comes_back || places.is_empty()) {
-            self.mailbox.keep(&key.agent, &label, slot, message.clone());
+            let fell_out = self.mailbox.keep(&key.agent, &label, slot, message.clone());
+            (0..fell_out).for_each(|_| self.reached.note(Limit::NewsKept));
         }
     }
 
@@ -318,6 +323,13 @@ fn is_waiting(verdict: &types::Verdict) -> bool {
     }
 }
 
+/// An agent's input, and where its fate is to be told that is still to come.
+struct Fate<'a> {
+    agent: &'a Agent,
+    origin: &'a Origin,
+    place: Option<Place>,
+}
+
 /// The inputs of a slot in arrival order, as far as they have not been bound to their intents.
 struct Fates<'a> {
     closed: &'a Closed<Origin>,
@@ -331,9 +343,8 @@ impl<'a> Fates<'a> {
         Fates { closed, answered, next: 0 }
     }
 
-    /// The agents' inputs up to and with `last` that have not been taken yet, all of them with
-    /// `None`; each with its origin and lane where its fate is still to come.
-    fn take(&mut self, last: Option<usize>) -> Vec<(&'a Agent, Option<(&'a Origin, Place)>)> {
+    /// The agents' inputs up to and with `last` that have not been taken yet, all of them with `None`.
+    fn take(&mut self, last: Option<usize>) -> Vec<Fate<'a>> {
         let inputs = self.closed.batch.inputs();
         let end = last.map_or(inputs.len(), |last| last + 1);
         let from = self.next;
@@ -345,8 +356,8 @@ impl<'a> Fates<'a> {
             else {
                 continue;
             };
-            let open = origin.from.filter(|_| !self.answered.contains(&index));
-            taken.push((agent, open.map(|place| (origin, place))));
+            let place = origin.from.filter(|_| !self.answered.contains(&index));
+            taken.push(Fate { agent, origin, place });
         }
         taken
     }

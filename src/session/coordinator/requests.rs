@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::intents::OverLimit;
+use super::intents::{OverLimit, Wanted};
 use super::{Admission, Ask, Denial, Effect, Member, Origin, Place, Sessions};
-use crate::limits;
+use crate::limits::{self, Limit};
 use crate::resolver::AgentOp;
 use crate::slot::{Asked, Rank, Turned};
 use crate::types::{Agent, IntentId, Invalid, Micros, Time};
@@ -171,8 +171,11 @@ impl Sessions {
             }
         };
         let answers = turned.into_iter().filter_map(|(agent, denial, op, origin)| {
-            self.intents.settle(&agent);
+            self.intents.settle(&agent, &origin);
             self.refusals.note(denial.reason);
+            if denial.reason == Refusal::Overloaded {
+                self.reached.note(Limit::SlotInputs);
+            }
             let denied = Denied { id: op.id(), request: origin.request, revision: is_revision(&op), denial };
             Some(Effect::Send { to: origin.from?, message: self.answer_to(&agent, denied, now) })
         });
@@ -183,10 +186,10 @@ impl Sessions {
     fn check(
         &mut self,
         member: &Member,
-        message: Message,
+        mut message: Message,
         door: &Door<'_>,
     ) -> Result<(Rank, Message), Denied> {
-        match self.admit(member, &message, door) {
+        match self.admit(member, &mut message, door) {
             Ok(rank) => Ok((rank, message)),
             Err(denial) => {
                 let Message { id, request, revision, .. } = message;
@@ -195,7 +198,7 @@ impl Sessions {
         }
     }
 
-    fn admit(&mut self, member: &Member, message: &Message, door: &Door<'_>) -> Result<Rank, Denial> {
+    fn admit(&mut self, member: &Member, message: &mut Message, door: &Door<'_>) -> Result<Rank, Denial> {
         let agent = &member.agent;
         if member.label.is_none() {
             return Err(denial(Refusal::Forbidden, "an observer only lists and watches"));
@@ -203,22 +206,52 @@ impl Sessions {
         if !matches!(message.op, AgentOp::Invalid { .. }) {
             door.admission.admit(agent, &message.op)?;
         }
-        let adds = matches!(message.op, AgentOp::Declare(_) | AgentOp::Revise(_)).then_some(message.id);
-        let (slot, decided_at) = self.open_slot(door.now);
         let rank = self.rank(agent, &message.op);
-        let over = self.intents.reserve(agent, slot, (adds, rank), &self.terms.bounds).err();
-        let Some(over) = over else { return Ok(rank) };
+        let adds = match &message.op {
+            AgentOp::Declare(intent) | AgentOp::Revise(intent) => Some((message.id, &*intent.claims)),
+            _ => None,
+        };
+        let (slot, _) = self.open_slot(door.now);
+        match self.intents.reserve(agent, slot, Wanted { rank, adds }, &self.terms.bounds) {
+            Ok(reserved) => {
+                if let Ask::Declare { load, .. } = &mut message.ask {
+                    *load = reserved;
+                }
+                Ok(rank)
+            }
+            Err(over) => Err(self.over(over, door.now)),
+        }
+    }
+
+    /// What is told of a limit that was reached: which it is, and when to come back.
+    fn over(&mut self, OverLimit { limit, slots, claim }: OverLimit, now: Time) -> Denial {
+        self.reached.note(limit);
+        self.passed = limit.is_of_one_agent().then_some(limit).or(self.passed);
         let length = self.terms.slot_length;
-        let (hint, retry_after) = match over {
-            OverLimit::InputsOfSlot(later) => {
-                let slots = Micros::from_us(length.as_us().saturating_mul(later - 1));
-                let until = decided_at.after(slots).since(door.now);
+        let (hint, retry_after) = match limit {
+            Limit::SlotInputsPerAgent => {
+                let (_, decided_at) = self.open_slot(now);
+                let later = Micros::from_us(length.as_us().saturating_mul(slots.saturating_sub(1)));
+                let until = decided_at.after(later).since(now);
                 ("too many messages in one slot", until.min(limits::ASK_AGAIN_MOST))
             }
-            OverLimit::Undecided => ("too many intents are undecided", length),
-            OverLimit::Live => ("too many intents are in force", limits::RETRY_WHEN_FULL),
+            Limit::Undecided | Limit::UndecidedPerAgent => ("too many intents are undecided", length),
+            Limit::WindowsPerAgent => ("too many windows are in force", limits::RETRY_WHEN_FULL),
+            Limit::WindowsPerAgentAndPath => {
+                ("too many windows of one agent on a path and below it", limits::RETRY_WHEN_FULL)
+            }
+            Limit::WindowsPerPath => {
+                ("too many windows may be in its way for one of several claims", limits::RETRY_WHEN_FULL)
+            }
+            Limit::RegionsPerFrame => ("too many regions in one frame", limits::RETRY_WHEN_FULL),
+            Limit::Search | Limit::SearchPerAgent => {
+                ("too many windows to look among for intents of several claims in one slot", length)
+            }
+            _ => ("too many intents are in force", limits::RETRY_WHEN_FULL),
         };
-        Err(Denial { retry_after: Some(retry_after), ..denial(Refusal::Overloaded, hint) })
+        let field = claim.map_or_else(String::new, |claim| format!("claims[{claim}]"));
+        let hint = format!("{hint} ({})", limit.as_str());
+        Denial { field, retry_after: Some(retry_after), ..denial(Refusal::Overloaded, &hint) }
     }
 
     /// After a reconnect an intent goes on on the lane on which its session first names it. Another session
@@ -262,7 +295,7 @@ fn of_declaration(declaration: Declaration) -> Result<Message, Denied> {
     let (op, ask) = match intent.parse() {
         Ok(intent) => {
             let note = note.as_str().into();
-            let ask = Ask::Declare { id, note, claims: Arc::clone(&intent.claims) };
+            let ask = Ask::Declare { id, note, claims: Arc::clone(&intent.claims), load: None };
             (if revision { AgentOp::Revise(intent) } else { AgentOp::Declare(intent) }, ask)
         }
         Err(why) => {
