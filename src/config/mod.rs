@@ -12,6 +12,7 @@ mod frames;
 mod host;
 mod patch;
 mod read;
+mod rights;
 mod rules;
 mod show;
 mod size;
@@ -34,6 +35,7 @@ pub(crate) use tree::{Fault, FaultKind, Field, FieldPath, Fields, Key, Node, Ste
 use crate::host::HostConfig;
 use crate::limits;
 use crate::resolver::{Rules, RulesChange};
+use crate::session::coordinator::Rights;
 use crate::space::motion::MotionLimits;
 pub use crate::store::Durability;
 use crate::types;
@@ -49,6 +51,8 @@ const SECTIONS: &[&str] = &[
     "priority",
     "resource",
     "frame",
+    "rule",
+    "allowance",
     "listen",
     "metrics",
     "tls",
@@ -66,6 +70,8 @@ pub struct Config {
     /// What can be driven in which coordinate frame: an intent that needs more is refused before the core
     /// sees it. [`crate::coordinator::Feasibility`] takes it.
     pub frames: Vec<(types::Path, MotionLimits)>,
+    /// Who may claim, read and administer what, and what claiming urgency costs.
+    pub rights: Rights,
     /// Where the daemon listens.
     pub listen: SocketAddr,
     /// Where those who watch the daemon ask by HTTP; nowhere, unless it is set.
@@ -90,6 +96,7 @@ impl Default for Config {
         Config {
             rules: Rules::default(),
             frames: Vec::new(),
+            rights: Rights::default(),
             listen: daemon::LISTEN,
             metrics: None,
             tls: None,
@@ -190,6 +197,7 @@ fn check(root: &Node) -> Result<Config, Fault> {
     Ok(Config {
         rules: rules::rules(&sections)?,
         frames: sections.optional("frame", frames::frames)?.unwrap_or_default(),
+        rights: rights::rights(&sections)?,
         listen: sections.optional("listen", daemon::listen)?.unwrap_or(default.listen),
         metrics: sections.optional("metrics", daemon::metrics)?.flatten(),
         tls: sections.optional("tls", daemon::tls)?,

@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::intake::Intake;
 use super::slot_loop::Publish;
 use crate::clock::Clock;
-use crate::resolver::{Resolver, SlotOutcome};
+use crate::resolver::{Resolver, SlotOutcome, SystemOp};
 use crate::session::coordinator::{
-    Admission, ConnectionId, Door, Drained, Effect, HelloRefusal, Inbox, Origin, Place, Request, Room,
-    SessionNotes, Sessions,
+    Admission, ConnectionId, Denial, Door, Drained, Effect, HelloRefusal, Inbox, Origin, Place, Reader, Request,
+    Rights, Room, Scope, SessionNotes, Sessions,
 };
-use crate::slot::{Asked, Closed, Turned};
+use crate::slot::{Asked, Closed, Refused, Turned};
 use crate::transport::{Outbox, SlotNews};
 use crate::types::{Agent, FixedMap, Slot, Time};
 use crate::wire::{CloseCode, Hello, ToAgent};
@@ -115,6 +115,18 @@ impl Hub {
     pub(crate) fn with_sessions<T>(&self, look: impl FnOnce(&Sessions, (Slot, Time)) -> T) -> T {
         let state = self.lock();
         look(&state.sessions, state.decided)
+    }
+
+    /// Whether whoever is on `connection` may look at what is asked for.
+    pub(crate) fn may_look(&self, connection: ConnectionId, scope: &Scope) -> Result<Reader, Denial> {
+        let now = self.clock.now();
+        let looked = self.lock().sessions.may_look(connection, scope, now);
+        looked.inspect_err(|_| self.intake.record_soon())
+    }
+
+    /// From here on these rights hold.
+    pub(crate) fn set_rights(&self, rights: Arc<Rights>) {
+        self.lock().sessions.set_rights(rights);
     }
 
     /// Tells everybody that nothing new is taken in.
@@ -224,5 +236,13 @@ impl Publish<Origin> for Arc<Hub> {
 impl Inbox for Intake<Origin> {
     fn take_in(&self, agent: &Agent, batch: Vec<Asked<Origin>>) -> Result<Vec<Turned<Origin>>, Drained> {
         self.agent_inputs(agent, batch).map_err(Drained)
+    }
+
+    fn administer(&self, op: SystemOp, origin: Origin) -> Result<(), Refused> {
+        self.system_input(op, origin).map(drop)
+    }
+
+    fn record_soon(&self) {
+        Intake::record_soon(self);
     }
 }

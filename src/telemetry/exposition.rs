@@ -12,6 +12,7 @@ use super::instrument::{Counters, Histogram, Label, Snapshot};
 use super::metrics::Metrics;
 use crate::audit::Written;
 use crate::coordinator::{Health, Present, View};
+use crate::session::coordinator::Lowered;
 use crate::types::Micros;
 
 /// The type of what [`text`] writes.
@@ -158,6 +159,21 @@ impl Scrape {
             "preclaim_refusals",
             "Requests that were refused, by reason, before a slot or in one",
             refused,
+        )?;
+        let forbidden = self.now.present.forbidden.iter();
+        to.counts(
+            "preclaim_forbidden",
+            "Requests that rights were against, by what of the rule was: `no_rule` where none was about it, `other` \
+             where a check of the operator's own was, or an observer asked for more than to look",
+            forbidden.map(|(by, count)| (Some([("by", by.as_str())]), count)),
+        )?;
+        let Lowered { by_rule, by_allowance } = self.now.present.lowered;
+        let lowered = [("rule", by_rule), ("allowance", by_allowance)];
+        to.counts(
+            "preclaim_lowered",
+            "Declarations and revisions of whose priority less counted than was sent, by a rule's caps or because the \
+             agent's allowance could not pay",
+            lowered.map(|(by, count)| (Some([("by", by)]), count)),
         )
     }
 

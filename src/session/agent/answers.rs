@@ -4,7 +4,7 @@ use super::held::Held;
 use super::pending::Ask;
 use super::{AgentSession, Breach, Local, Loss, News, Reply};
 use crate::types::{IntentId, Micros, Slot, Time, Token};
-use crate::wire::{Answer, CloseCode, Conflict, Refusal, Verdict};
+use crate::wire::{Answer, CloseCode, Conflict, InForce, Refusal, Verdict};
 
 impl AgentSession {
     pub(super) fn answered(&mut self, answer: Answer, now: Local) -> Result<(), Breach> {
@@ -17,6 +17,9 @@ impl AgentSession {
             self.clock.heard(answer.at, now);
         }
         let (id, slot) = (answer.id, answer.slot);
+        if let Some(of) = InForce::in_extensions(&answer.extensions) {
+            self.news(News::InForce { id, of });
+        }
         match self.pending.get(&answer.request).map(|pending| &pending.ask) {
             Some(Ask::Release { id }) => self.release_answered(answer.request, *id, answer.verdict, now),
             Some(Ask::Renew { id, automatic, .. }) => {

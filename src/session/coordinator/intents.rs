@@ -8,10 +8,16 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::allowance::Cost;
+use super::bounding::{Bounding, EndedBoundings};
+use super::notes::LiveGrant;
+use super::priority::Priority;
 use super::{Ask, Bounds, ConnectionId, LaneId, Origin, Place, notes};
 use crate::limits;
 use crate::slot::Rank;
-use crate::types::{Agent, Claim, Decision, FixedMap, IntentId, IntentKey, Slot, Time, Token, Verdict};
+use crate::types::{
+    Agent, Claim, Decision, FixedMap, IntentId, IntentKey, Micros, Slot, Time, Token, Verdict,
+};
 
 #[derive(Debug, Default)]
 pub(super) struct Intents {
@@ -20,6 +26,10 @@ pub(super) struct Intents {
     /// Grants that are no leases, by their end: nobody tells of that.
     ends: BTreeMap<(Time, Token), IntentKey>,
     totals: Totals,
+    ended: EndedBoundings,
+    /// The decision time of the slot that is followed, and how long the core remembers what ends in it.
+    following: (Time, Micros),
+    payments: Vec<Payment>,
 }
 
 /// Over all names.
@@ -42,9 +52,42 @@ pub(super) struct Route {
     pub(super) note: Arc<str>,
     pub(super) claims: Arc<[Claim]>,
     standing: Standing,
+    /// What was sent, where less counts or it was paid for.
+    bounding: Option<Arc<Bounding>>,
+    /// The same of a revision of the grant that is still to be decided.
+    revising: Option<Arc<Bounding>>,
+    /// What was paid for something that has had nothing of it yet.
+    unspent: Cost,
+}
+
+/// What becomes of payments by what was decided.
+#[derive(Debug)]
+pub(super) enum Payment {
+    /// It came to nothing, and is given back.
+    Back(Agent, Cost),
+    /// A lease lasts so much longer, which counts with this priority.
+    Renewal(Agent, Micros, Priority),
 }
 
 impl Route {
+    /// What was sent of what stands, and of what is to take its place.
+    pub(super) fn boundings(&self) -> impl Iterator<Item = &Arc<Bounding>> {
+        self.bounding.iter().chain(&self.revising)
+    }
+
+    /// What counts of what was decided last.
+    pub(super) fn bounding(&self) -> Option<&Arc<Bounding>> {
+        self.bounding.as_ref()
+    }
+
+    /// When its grant starts and ends, where it has one.
+    pub(super) fn granted(&self) -> Option<(Time, Time)> {
+        match self.standing {
+            Standing::Granted { start, end, .. } => Some((start, end)),
+            Standing::Undecided => None,
+        }
+    }
+
     /// When its grant ends, where it has one.
     pub(super) fn end(&self) -> Option<Time> {
         match self.standing {
@@ -94,7 +137,7 @@ impl Waiters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Undecided,
-    Granted { end: Time, token: Token, is_lease: bool },
+    Granted { start: Time, end: Time, token: Token, is_lease: bool },
 }
 
 /// What one name has going.
@@ -139,7 +182,8 @@ impl OfName {
 
     /// A declaration or revision that the core took in; see [`Intents::bind`].
     fn bind(&mut self, totals: &mut Totals, origin: &Origin, place: Place) {
-        let Ask::Declare { id, note, claims } = &origin.ask else { return };
+        let Ask::Declare { id, note, claims, bounding } = &origin.ask else { return };
+        let cost = bounding.as_ref().map(|bounding| bounding.cost()).unwrap_or_default();
         let waiter = Waiter { place, request: origin.request };
         if let Some(route) = self.routes.get_mut(id) {
             route.waiters.add(waiter);
@@ -147,6 +191,13 @@ impl OfName {
                 route.place = place;
             }
             (route.note, route.claims) = (Arc::clone(note), Arc::clone(claims));
+            if !cost.is_nothing() {
+                route.unspent = cost;
+            }
+            match route.standing {
+                Standing::Granted { .. } => route.revising.clone_from(bounding),
+                Standing::Undecided => route.bounding.clone_from(bounding),
+            }
             return;
         }
         let route = Route {
@@ -156,6 +207,9 @@ impl OfName {
             note: Arc::clone(note),
             claims: Arc::clone(claims),
             standing: Standing::Undecided,
+            bounding: bounding.clone(),
+            revising: None,
+            unspent: cost,
         };
         self.routes.insert(*id, route);
         self.count(totals, Standing::Undecided, 1);
@@ -184,21 +238,34 @@ impl Intents {
     ) -> Self {
         let mut intents = Intents::default();
         let mut ends = Vec::new();
-        for notes::Live { key, claims, grant } in live {
+        for notes::Live { key, intent, grant } in live {
             // An intent of which nothing else is known belongs to the name's plain session.
-            let nobody = || notes::Route { label: Arc::from(""), note: Arc::from("") };
-            let notes::Route { label, note } = route(&key).unwrap_or_else(nobody);
+            let nobody = || notes::Route { label: Arc::from(""), note: Arc::from(""), sent: None };
+            let notes::Route { label, note, sent } = route(&key).unwrap_or_else(nobody);
             let standing = match grant {
                 None => Standing::Undecided,
-                Some((end, token, is_lease)) => Standing::Granted { end, token, is_lease },
+                Some(LiveGrant { start, end, token }) => {
+                    Standing::Granted { start, end, token, is_lease: intent.hold }
+                }
             };
-            if let Standing::Granted { end, token, is_lease: false } = standing {
+            if let Standing::Granted { end, token, is_lease: false, .. } = standing {
                 ends.push(((end, token), key.clone()));
             }
             let name = intents.names.entry(key.agent).or_default();
             name.count(&mut intents.totals, standing, 1);
             let place = Place { connection: ConnectionId::GONE, lane: LaneId::FIRST };
-            let route = Route { label, place, waiters: Waiters::default(), note, claims, standing };
+            let bounding = sent.map(|sent| Arc::new(Bounding::recorded(&intent, sent)));
+            let route = Route {
+                label,
+                place,
+                waiters: Waiters::default(),
+                note,
+                claims: Arc::clone(&intent.claims),
+                standing,
+                bounding,
+                revising: None,
+                unspent: Cost::default(),
+            };
             name.routes.insert(key.id, route);
         }
         // A map is built at once in a fraction of the time that it takes to insert as much.
@@ -319,18 +386,21 @@ impl Intents {
     pub(super) fn follow(&mut self, decision: &Decision, goes_on: bool, is_lease: &dyn Fn(Token) -> bool) {
         let key = &decision.key;
         match &decision.verdict {
-            Verdict::Granted { end, token, .. } if self.is_new_grant(decision) => {
-                self.grant(key, *end, *token, is_lease(*token));
+            Verdict::Granted { start, end, token } if self.is_new_grant(decision) => {
+                self.take_over(key);
+                self.grant(key, (*start, *end), *token, is_lease(*token));
             }
-            Verdict::Moved { end, token, .. } => self.grant(key, *end, *token, is_lease(*token)),
+            Verdict::Moved { start, end, token } => {
+                self.grant(key, (*start, *end), *token, is_lease(*token));
+            }
             Verdict::Conflict(conflict) if decision.answers.is_none() => {
                 match (conflict.kept, conflict.is_final) {
-                    (true, _) => self.fate_is_told(key),
+                    (true, _) => self.keep(key),
                     (false, true) => self.end_unless(goes_on, key),
                     (false, false) => self.wait(key),
                 }
             }
-            Verdict::Stale { kept: true, .. } if decision.answers.is_none() => self.fate_is_told(key),
+            Verdict::Stale { kept: true, .. } if decision.answers.is_none() => self.keep(key),
             Verdict::Stale { kept: false, .. } if decision.answers.is_none() => {
                 self.end_unless(goes_on, key);
             }
@@ -361,18 +431,73 @@ impl Intents {
         }
     }
 
-    fn grant(&mut self, key: &IntentKey, end: Time, token: Token, is_lease: bool) {
+    /// A revision takes the grant's place.
+    fn take_over(&mut self, key: &IntentKey) {
+        if let Some(route) = self.route_mut(key)
+            && let Standing::Granted { .. } = route.standing
+        {
+            route.bounding = route.revising.take();
+        }
+    }
+
+    fn grant(&mut self, key: &IntentKey, (start, end): (Time, Time), token: Token, is_lease: bool) {
+        self.spend(key);
         self.fate_is_told(key);
-        self.stand(key, Standing::Granted { end, token, is_lease });
+        self.stand(key, Standing::Granted { start, end, token, is_lease });
+    }
+
+    /// What was paid has had its effect.
+    fn spend(&mut self, key: &IntentKey) {
+        if let Some(route) = self.route_mut(key) {
+            route.unspent = Cost::default();
+        }
+    }
+
+    /// A revision has failed: what was paid for it comes back.
+    fn keep(&mut self, key: &IntentKey) {
+        if let Some(route) = self.route_mut(key) {
+            route.revising = None;
+            let unspent = std::mem::take(&mut route.unspent);
+            self.pay_back(&key.agent, unspent);
+        }
+        self.fate_is_told(key);
+    }
+
+    fn pay_back(&mut self, agent: &Agent, cost: Cost) {
+        if !cost.is_nothing() {
+            self.payments.push(Payment::Back(agent.clone(), cost));
+        }
+    }
+
+    /// A slot is followed from here on, decided at `at`; the core remembers for `retention` what ends in it.
+    pub(super) fn follow_slot(&mut self, at: Time, retention: Micros) {
+        self.following = (at, retention);
+    }
+
+    /// What became of payments since they were taken last.
+    pub(super) fn take_payments(&mut self) -> Vec<Payment> {
+        std::mem::take(&mut self.payments)
+    }
+
+    /// What was sent of those that have ended.
+    pub(super) fn ended_boundings(&self) -> &EndedBoundings {
+        &self.ended
     }
 
     fn renew(&mut self, key: &IntentKey, until: Time) {
-        if let Some(Standing::Granted { token, is_lease, .. }) = self.standing(key) {
-            self.stand(key, Standing::Granted { end: until, token, is_lease });
+        if let Some(Standing::Granted { start, end, token, is_lease }) = self.standing(key) {
+            let bounding = self.route(&key.agent, key.id).and_then(Route::bounding);
+            let longer = until.since(end);
+            if let Some(bounding) = bounding.filter(|_| longer > Micros::ZERO) {
+                let in_force = bounding.in_force();
+                self.payments.push(Payment::Renewal(key.agent.clone(), longer, in_force));
+            }
+            self.stand(key, Standing::Granted { start, end: until, token, is_lease });
         }
     }
 
     fn wait(&mut self, key: &IntentKey) {
+        self.spend(key);
         self.stand(key, Standing::Undecided);
     }
 
@@ -389,7 +514,7 @@ impl Intents {
         name.count(&mut self.totals, before, -1);
         name.count(&mut self.totals, standing, 1);
         self.forget_end(before);
-        if let Standing::Granted { end, token, is_lease: false } = standing {
+        if let Standing::Granted { end, token, is_lease: false, .. } = standing {
             self.ends.insert((end, token), key.clone());
         }
     }
@@ -417,11 +542,16 @@ impl Intents {
             self.names.remove(&key.agent);
         }
         self.forget_end(route.standing);
+        self.pay_back(&key.agent, route.unspent);
+        if let Some(bounding) = route.bounding {
+            let (at, retention) = self.following;
+            self.ended.keep(key.clone(), bounding, at, retention);
+        }
     }
 
     /// What stood is over, and so is what was noted of its end.
     fn forget_end(&mut self, before: Standing) {
-        if let Standing::Granted { end, token, is_lease: false } = before {
+        if let Standing::Granted { end, token, is_lease: false, .. } = before {
             self.ends.remove(&(end, token));
         }
     }

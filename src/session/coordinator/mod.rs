@@ -7,15 +7,21 @@
 //! told apart here by connection is only where to send: ownership follows the name.
 
 mod admission;
+mod allowance;
+mod bounding;
 mod feasibility;
+mod forbidding;
 mod hello;
 mod intents;
 mod listing;
+mod looking;
 mod mailbox;
 mod notes;
+mod priority;
 mod publish;
 mod ranks;
 mod requests;
+mod rights;
 mod standing;
 #[cfg(test)]
 mod tests;
@@ -25,14 +31,25 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use admission::{Admission, Denial, Open, Then};
+pub use allowance::{Allowance, Credits};
+pub use bounding::Lowered;
 pub use feasibility::Feasibility;
+pub use forbidding::{Attempt, ForbiddenCounts, ForbiddenNote, RightsNote};
 pub use hello::HelloRefusal;
 pub use listing::{Page, Query, Words};
-pub use notes::{DeclaredBy, Live, Recovered, Restored, Route, SessionChange, SessionNotes};
+pub use looking::{Reader, Scope};
+pub use notes::{DeclaredBy, Live, LiveGrant, Recovered, Restored, Route, SessionChange, SessionNotes};
+pub use priority::{Caps, LoweredBy, Priority, Sent};
 pub use publish::Tell;
 pub use requests::{Door, Drained, Inbox, Refusals, Request};
+pub use rights::{
+    Asked, Forbidden, ForbiddenBy, Judged, Modes, NamePattern, PathPattern, Rights, Rule, What,
+};
 pub use watch::Room;
 
+use self::allowance::{Cost, Purses};
+use self::bounding::Bounding;
+use self::forbidding::Forbidding;
 use crate::limits;
 use crate::types::{Agent, Claim, FixedMap, IntentId, Micros, Slot, Time};
 use crate::wire::{CloseCode, Draining, ToAgent, ToCoordinator};
@@ -106,11 +123,32 @@ impl Origin {
 #[derive(Clone, Debug)]
 enum Ask {
     /// A declaration or revision.
-    Declare { id: IntentId, note: Arc<str>, claims: Arc<[Claim]> },
+    Declare { id: IntentId, note: Arc<str>, claims: Arc<[Claim]>, bounding: Option<Arc<Bounding>> },
     /// A declaration or revision with a value outside its range, and what it may be.
     Invalid { hint: &'static str },
+    /// The release of another's intent, by this agent.
+    Administer { by: Agent },
     /// Anything else.
     Other,
+}
+
+impl Origin {
+    /// What was paid for it.
+    fn cost(&self) -> Cost {
+        match &self.ask {
+            Ask::Declare { bounding: Some(bounding), .. } => bounding.cost(),
+            _ => Cost::default(),
+        }
+    }
+}
+
+impl Ask {
+    /// What was sent is remembered beside what counts.
+    fn bind(&mut self, bound: Arc<Bounding>) {
+        if let Ask::Declare { bounding, .. } = self {
+            *bounding = Some(bound);
+        }
+    }
 }
 
 /// What every session is told in its welcome.
@@ -124,6 +162,8 @@ pub struct Terms {
     pub min_lead: Micros,
     /// How far ahead a claim may end.
     pub horizon: Micros,
+    /// How long the core remembers an ended id.
+    pub retention: Micros,
     /// Program and version, for people.
     pub software: String,
     /// What is taken in.
@@ -172,6 +212,10 @@ pub struct Sessions {
     /// Why nothing new is taken in, once that is so.
     draining: Option<Arc<str>>,
     refusals: Refusals,
+    rights: Arc<Rights>,
+    purses: Purses,
+    forbidding: Forbidding,
+    lowered: Lowered,
 }
 
 /// Who is on a connection.
@@ -219,7 +263,21 @@ impl Sessions {
             changes: None,
             draining: None,
             refusals: Refusals::default(),
+            rights: Arc::default(),
+            purses: Purses::default(),
+            forbidding: Forbidding::default(),
+            lowered: Lowered::default(),
         }
+    }
+
+    /// From here on these rights hold. What was taken in before stays.
+    pub fn set_rights(&mut self, rights: Arc<Rights>) {
+        self.rights = rights;
+    }
+
+    /// The rights that hold.
+    pub fn rights(&self) -> &Arc<Rights> {
+        &self.rights
     }
 
     /// As [`Sessions::request`], for a message as it came. Those that are none for sessions are answered elsewhere.
@@ -256,7 +314,7 @@ impl Sessions {
     }
 
     /// What there is at present, by name, for those who look for what is left over.
-    pub fn sizes(&self) -> [(&'static str, usize); 6] {
+    pub fn sizes(&self) -> [(&'static str, usize); 7] {
         [
             ("connections", self.members.len()),
             ("names", self.names.len()),
@@ -264,6 +322,7 @@ impl Sessions {
             ("intents", self.intents.len()),
             ("loads of names", self.intents.names()),
             ("watches", self.watchers.len()),
+            ("allowances that are not full", self.purses.len()),
         ]
     }
 
