@@ -436,6 +436,11 @@ impl Operator {
     pub fn submit(&self, op: SystemOp) -> Result<Time, Refused> {
         self.0.intake.system_input(op, Origin::operator())
     }
+
+    /// From here on these rights hold for what is asked; what was taken in before stays.
+    pub fn set_rights(&self, rights: Arc<Rights>) {
+        self.0.set_rights(rights);
+    }
 }
 
 struct StopOnDrop(Arc<Server>);

@@ -507,4 +507,6 @@ impl Coordinator {
 #[cfg(test)]
 mod overload_tests;
 #[cfg(test)]
+mod rights_tests;
+#[cfg(test)]
 mod tests;

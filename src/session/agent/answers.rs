@@ -22,6 +22,12 @@ impl AgentSession {
         }
         match self.pending.get(&answer.request).map(|pending| &pending.ask) {
             Some(Ask::Release { id }) => self.release_answered(answer.request, *id, answer.verdict, now),
+            Some(Ask::Administer { id, .. }) => {
+                // Its id is another's: it says nothing of what this agent has under the same.
+                let id = *id;
+                self.administered(answer.request, id, answer.verdict);
+                return Ok(());
+            }
             Some(Ask::Renew { id, automatic, .. }) => {
                 self.renewal_answered(answer.request, *id, *automatic, answer.verdict, now);
             }
@@ -73,6 +79,16 @@ impl AgentSession {
             self.done(declared);
             self.reply(declared, id, Reply::Withdrawn { reason: None });
         }
+        self.reply(request, id, Reply::Released { existed });
+    }
+
+    fn administered(&mut self, request: u64, id: IntentId, verdict: Verdict) {
+        let existed = match verdict {
+            Verdict::Released { .. } => true,
+            Verdict::ReleasedUnknown => false,
+            other => return self.refused(request, id, other, true),
+        };
+        self.done(request);
         self.reply(request, id, Reply::Released { existed });
     }
 

@@ -97,6 +97,11 @@ impl Allowance {
         Credits(parts.into_iter().fold(0, u64::saturating_add))
     }
 
+    /// What the intent costs with this priority, in credits.
+    pub fn credits(&self, intent: &Intent, asked: Priority) -> f64 {
+        self.cost(intent, asked).as_credits()
+    }
+
     /// What the intent costs with this priority: by the seconds of all its claims together.
     pub(super) fn cost(&self, intent: &Intent, asked: Priority) -> Cost {
         let us: u128 = intent.claims.iter().map(|claim| u128::from(claim.duration.as_us())).sum();

@@ -109,6 +109,15 @@ impl Caps {
         }
     }
 
+    /// The caps that are set, for people: `class 3, urgency 0.5`.
+    pub fn words(&self) -> String {
+        let class = self.class.map(|class| format!("class {}", class.number()));
+        let urgency = self.urgency.map(|most| format!("urgency {most}"));
+        let margin = self.safety_margin.map(|least| format!("safety margin {least} or more"));
+        let value = self.social_value.map(|most| format!("social value {most}"));
+        [class, urgency, margin, value].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+
     /// What counts of `sent`, and the rule that lowered it, where one did.
     pub fn lower(&self, sent: Priority) -> (Priority, Option<Arc<str>>) {
         let lowered = sent.lowered_to(self.most());

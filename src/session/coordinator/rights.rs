@@ -78,6 +78,16 @@ pub enum What {
     Frame(PathPattern),
 }
 
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            What::Everything => f.write_str("everything"),
+            What::Path(pattern) => pattern.fmt(f),
+            What::Frame(pattern) => write!(f, "regions of {pattern}"),
+        }
+    }
+}
+
 /// Text with at most one `*`, which stands for any text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Glob {
@@ -105,6 +115,15 @@ impl Glob {
     }
 }
 
+impl fmt::Display for Glob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Glob::Exactly(exactly) => f.write_str(exactly),
+            Glob::Around { before, after } => write!(f, "{before}*{after}"),
+        }
+    }
+}
+
 /// Names of agents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamePattern(Glob);
@@ -128,6 +147,12 @@ impl NamePattern {
     /// Whether that name is one of them.
     pub fn matches(&self, agent: &Agent) -> bool {
         self.0.matches(agent.as_str())
+    }
+}
+
+impl fmt::Display for NamePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
@@ -161,6 +186,15 @@ impl PathPattern {
                 (Some(_), Some(_)) => Lies::Apart,
             };
         }
+    }
+}
+
+impl fmt::Display for PathPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, segment) in self.0.iter().enumerate() {
+            write!(f, "{}{segment}", if at > 0 { "/" } else { "" })?;
+        }
+        Ok(())
     }
 }
 
@@ -464,6 +498,11 @@ impl Rights {
         }
         let mut spots = claims.iter().map(|claim| Spot::of(&claim.target));
         spots.try_for_each(|spot| own.let_through(spot, ForbiddenBy::Administer))
+    }
+
+    /// The rules about the agent, in order.
+    pub fn rules_of(&self, agent: &Agent) -> impl Iterator<Item = &Rule> {
+        self.rules.iter().filter(move |rule| rule.who.matches(agent))
     }
 
     /// What the rules say of each claim of the intent, for people.
