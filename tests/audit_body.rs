@@ -21,8 +21,8 @@ use preclaim::resolver::{
     StateDigest, SystemOp,
 };
 use preclaim::session::coordinator::{
-    Attempt, DeclaredBy, ForbiddenBy, ForbiddenNote, LoweredBy, Priority, RightsNote, Route, Sent, SessionChange,
-    SessionNotes,
+    Attempt, DeclaredBy, ForbiddenBy, ForbiddenNote, LoweredBy, Priority, RightsNote, Route, Sent,
+    SessionChange, SessionNotes,
 };
 use preclaim::types::*;
 use trace::{agent, path};
@@ -420,7 +420,10 @@ fn items() -> Vec<SnapshotItem> {
         SnapshotItem::State(ImageItem::Ended(at(NOW - 4), key("lift-6", 9))),
         SnapshotItem::State(ImageItem::Target(target)),
         SnapshotItem::State(ImageItem::Held(agent("lift-7"), vec![window(1, 2), window(NOW - 5, NOW)])),
-        SnapshotItem::Route(key("lift-1", 1), Route { label: "arm".into(), note: "a crate".into(), sent: None }),
+        SnapshotItem::Route(
+            key("lift-1", 1),
+            Route { label: "arm".into(), note: "a crate".into(), sent: None },
+        ),
         SnapshotItem::Route(
             key("lift-1", 2),
             Route { label: "arm".into(), note: "".into(), sent: Some(sent()) },

@@ -140,7 +140,9 @@ fn spelled(rule: &Rule) -> String {
         units.map(|most| format!("up to {most} units")),
         duration.map(|most| format!("for up to {}", length(most))),
         horizon.map(|most| format!("ending up to {} ahead", length(most))),
-        Some(caps.words()).filter(|words| !words.is_empty()).map(|words| format!("counting as up to {words}")),
+        Some(caps.words())
+            .filter(|words| !words.is_empty())
+            .map(|words| format!("counting as up to {words}")),
         read.then(|| "read".to_owned()),
         administer.then(|| "administer".to_owned()),
     ];
@@ -258,8 +260,9 @@ impl Verdict {
         if let Some(rule) = &self.lowered_by {
             text.push_str(&format!(", no more by rule \"{}\"", harmless(rule)));
         }
-        if let (Some(cost), Some(allowance)) = (self.cost, rights.allowance()) {
-            text.push_str(&format!(", as long as {cost} of {} credits are left", allowance.size.as_f64()));
+        if let (Some(cost), Some(allowance)) = (self.cost.filter(|cost| *cost > 0.0), rights.allowance()) {
+            let size = allowance.size.as_f64();
+            text.push_str(&format!("; that costs {cost} credits, and a purse holds {size}"));
         }
         text.push('\n');
         text

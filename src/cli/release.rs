@@ -94,7 +94,8 @@ async fn release(args: &Args, client: &Client) -> ExitCode {
         Format::Json => output::print(format_args!("{}\n", json(&line))),
         Format::Table => {
             let released = output::painted("released", Colour::Green, &io::stdout());
-            let whose = agent.as_ref().map_or_else(String::new, |agent| format!(" of {}", harmless(agent.as_str())));
+            let whose =
+                agent.as_ref().map_or_else(String::new, |agent| format!(" of {}", harmless(agent.as_str())));
             output::print(format_args!("{released}: intent {id}{whose}\n"))
         }
     }
@@ -114,7 +115,9 @@ mod tests {
 
     #[test]
     fn the_last_slash_ends_the_name_of_another() {
-        let of = |text: &str| text.parse::<What>().map(|what| (what.agent.map(|it| it.to_string()), what.id.number()));
+        let of = |text: &str| {
+            text.parse::<What>().map(|what| (what.agent.map(|it| it.to_string()), what.id.number()))
+        };
         assert_eq!(of("41"), Ok((None, 41)));
         assert_eq!(of("team/car-7/41"), Ok((Some("team/car-7".into()), 41)));
         assert!(of("car-7/").is_err() && of("/41").is_err() && of("car-7").is_err());

@@ -170,7 +170,8 @@ mod tests {
 
     #[test]
     fn rules_come_in_order_and_what_is_left_out_allows_all_but_looking_and_administering() {
-        let rights = read("[[rule]]\n[[rule]]\nname = \"two\"\nwho = \"robot-*\"\nframe = \"map/*\"\nmodes = []\n");
+        let rights =
+            read("[[rule]]\n[[rule]]\nname = \"two\"\nwho = \"robot-*\"\nframe = \"map/*\"\nmodes = []\n");
         let [first, second] = rights.rules() else { panic!("two rules") };
         assert_eq!(*first, Rule::named("rule 1"));
         assert_eq!(
@@ -188,7 +189,10 @@ mod tests {
         let rule = &rights.rules()[0];
         assert_eq!((rule.modes.shared, rule.modes.exclusive, rule.modes.units), (true, false, true));
         let most = rule.caps.most();
-        assert_eq!((most.class.number(), most.urgency, most.safety_margin, most.social_value), (3, 0.5, 0.25, 1.0));
+        assert_eq!(
+            (most.class.number(), most.urgency, most.safety_margin, most.social_value),
+            (3, 0.5, 0.25, 1.0)
+        );
         let spans = [rule.duration, rule.horizon].map(|span| span.map(|span| span.as_us()));
         assert_eq!((rule.units, spans), (Some(4), [Some(30_000_000), Some(3_600_000_000)]));
         assert!(rule.read && rule.administer);

@@ -13,8 +13,8 @@ use super::slot_loop::Publish;
 use crate::clock::Clock;
 use crate::resolver::{Resolver, SlotOutcome, SystemOp};
 use crate::session::coordinator::{
-    Admission, ConnectionId, Denial, Door, Drained, Effect, HelloRefusal, Inbox, Origin, Place, Reader, Request,
-    Rights, Room, Scope, SessionNotes, Sessions,
+    Admission, ConnectionId, Denial, Door, Drained, Effect, HelloRefusal, Inbox, Origin, Place, Reader,
+    Request, Rights, Room, Scope, SessionNotes, Sessions,
 };
 use crate::slot::{Asked, Closed, Refused, Turned};
 use crate::transport::{Outbox, SlotNews};
@@ -104,6 +104,7 @@ impl Hub {
             let effects = state.sessions.request(from, request, &door);
             state.carry_out(effects);
         }
+        self.record_soon(&state);
     }
 
     /// The lane has ended.
@@ -120,8 +121,17 @@ impl Hub {
     /// Whether whoever is on `connection` may look at what is asked for.
     pub(crate) fn may_look(&self, connection: ConnectionId, scope: &Scope) -> Result<Reader, Denial> {
         let now = self.clock.now();
-        let looked = self.lock().sessions.may_look(connection, scope, now);
-        looked.inspect_err(|_| self.intake.record_soon())
+        let mut state = self.lock();
+        let looked = state.sessions.may_look(connection, scope, now);
+        self.record_soon(&state);
+        looked
+    }
+
+    /// What was forbidden is recorded, whether anything else happens or not.
+    fn record_soon(&self, state: &State) {
+        if state.sessions.has_to_record() {
+            self.intake.record_soon();
+        }
     }
 
     /// From here on these rights hold.
@@ -240,9 +250,5 @@ impl Inbox for Intake<Origin> {
 
     fn administer(&self, op: SystemOp, origin: Origin) -> Result<(), Refused> {
         self.system_input(op, origin).map(drop)
-    }
-
-    fn record_soon(&self) {
-        Intake::record_soon(self);
     }
 }

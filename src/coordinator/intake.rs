@@ -63,7 +63,14 @@ impl<O> Intake<O> {
         let now = clock.now();
         let first = first.unwrap_or(Slot::of(now, length));
         let collector = Collector::new(length, first, now, room);
-        let state = State { collector, looks: VecDeque::new(), draining: false, to_record: None, alarm: None, busy: None };
+        let state = State {
+            collector,
+            looks: VecDeque::new(),
+            draining: false,
+            to_record: None,
+            alarm: None,
+            busy: None,
+        };
         Intake { state: Mutex::new(state), clock, length, loop_thread: OnceLock::new() }
     }
 

@@ -9,7 +9,9 @@ use crate::coordinator::rules_of;
 use crate::limits::AUDIT_STORY;
 use crate::resolver::Rank;
 use crate::session::coordinator::{Attempt, ForbiddenNote, RightsNote, Sent};
-use crate::types::{Agent, Blocker, Decision, Intent, IntentKey, Micros, RenewDenial, Slot, Time, Token, Verdict};
+use crate::types::{
+    Agent, Blocker, Decision, Intent, IntentKey, Micros, RenewDenial, Slot, Time, Token, Verdict,
+};
 
 /// Something that happened to the intent.
 #[derive(Clone, Debug, PartialEq)]

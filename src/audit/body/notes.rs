@@ -195,7 +195,8 @@ impl Reader<'_> {
     pub(super) fn sent(&mut self) -> Read<Sent> {
         let flags = self.flags(lowered::BY_RULE | lowered::BY_ALLOWANCE)?;
         let place = self.place();
-        let class = Class::new(self.byte()?.into()).ok_or_else(|| wrong_at(place, "a class that cannot be"))?;
+        let class =
+            Class::new(self.byte()?.into()).ok_or_else(|| wrong_at(place, "a class that cannot be"))?;
         let [urgency, safety_margin, social_value] = [self.float()?, self.float()?, self.float()?];
         let priority = Priority { class, urgency, safety_margin, social_value };
         let rule = if flags & lowered::BY_RULE == 0 { None } else { Some(self.common_text()?) };

@@ -113,9 +113,9 @@ fn for_people(story: &Story, wall: &Wall) -> String {
             Event::Input { slot, input, sent, administered_by } => {
                 let (at, what) = (wall.clock(input.at()), asked(input, wall));
                 let sent = sent.as_ref().map_or_else(String::new, |sent| format!(" ({})", words::sent(sent)));
-                let by = administered_by.as_ref().map_or_else(String::new, |by| {
-                    format!(" (asked by {})", output::harmless(by.as_str()))
-                });
+                let by = administered_by
+                    .as_ref()
+                    .map_or_else(String::new, |by| format!(" (asked by {})", output::harmless(by.as_str())));
                 writeln!(text, "{at}  slot {}  {what}{sent}{by}", slot.number())
             }
             Event::Forbidden { slot, note } => {

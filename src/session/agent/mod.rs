@@ -32,8 +32,8 @@ pub use held::{Held, Terms, stop};
 use crate::limits;
 use crate::types::{IntentId, Micros, RawIntent, Slot, Time};
 use crate::wire::{
-    Administer, Bearer, Bye, ClockPing, ClockPong, CloseCode, Degradations, Hello, Role, ToAgent, ToCoordinator,
-    VERSIONS, Welcome,
+    Administer, Bearer, Bye, ClockPing, ClockPong, CloseCode, Degradations, Hello, Role, ToAgent,
+    ToCoordinator, VERSIONS, Welcome,
 };
 use held::{Due, Holdings};
 use pending::{Ask, Pending};

@@ -162,10 +162,7 @@ impl AgentSession {
             Ask::Declare { id, draft, abandoned, claimed, .. } => {
                 !*abandoned && (*claimed || self.holdings.are_revised_by(*id, draft))
             }
-            Ask::Release { .. }
-            | Ask::Administer { .. }
-            | Ask::Renew { .. }
-            | Ask::Standing { .. } => true,
+            Ask::Release { .. } | Ask::Administer { .. } | Ask::Renew { .. } | Ask::Standing { .. } => true,
         }
     }
 

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::Denial;
 use super::Sessions;
 use super::priority::Sent;
-use super::Denial;
 use super::rights::{Forbidden, ForbiddenBy};
 use crate::limits;
 use crate::types::{Agent, IntentId, Time};
@@ -129,6 +129,12 @@ impl Forbidding {
 }
 
 impl Sessions {
+    /// Whether something that was forbidden waits for a record. What is only counted waits for one that there is anyway:
+    /// otherwise each slot would have one.
+    pub fn has_to_record(&self) -> bool {
+        !self.forbidding.waiting.is_empty()
+    }
+
     /// How often something was forbidden since the start.
     pub fn forbidden(&self) -> ForbiddenCounts {
         self.forbidding.counts
@@ -165,7 +171,8 @@ mod tests {
     fn taken(forbidding: &mut Forbidding) -> (usize, u64) {
         let notes = forbidding.take();
         let kept = notes.iter().filter(|note| matches!(note, RightsNote::Forbidden(_))).count();
-        let left_out = notes.iter().map(|note| if let RightsNote::LeftOut(count) = note { *count } else { 0 });
+        let left_out =
+            notes.iter().map(|note| if let RightsNote::LeftOut(count) = note { *count } else { 0 });
         (kept, left_out.sum())
     }
 

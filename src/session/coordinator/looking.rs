@@ -62,12 +62,7 @@ impl Sessions {
     ///
     /// # Errors
     /// What it is told instead. It is noted for the record.
-    pub fn may_look(
-        &mut self,
-        connection: ConnectionId,
-        scope: &Scope,
-        now: Time,
-    ) -> Result<Reader, Denial> {
+    pub fn may_look(&mut self, connection: ConnectionId, scope: &Scope, now: Time) -> Result<Reader, Denial> {
         // Who is gone meanwhile is told nothing.
         let Some(Member { agent, .. }) = self.members.get(&connection).cloned() else {
             let nobody = Denial {

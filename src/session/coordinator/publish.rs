@@ -93,7 +93,10 @@ impl Sessions {
                 let (slot, at) = (outcome.slot, outcome.at);
                 let (request, verdict, extensions) =
                     (origin.request, Verdict::ReleasedUnknown, Extensions::NONE);
-                send(place, &Answer { request, id: *id, slot, at, repeat: false, verdict, extensions }.into());
+                send(
+                    place,
+                    &Answer { request, id: *id, slot, at, repeat: false, verdict, extensions }.into(),
+                );
             }
         }
     }
@@ -117,7 +120,7 @@ impl Sessions {
         }
         let scope = Scope::of(watch.under.as_deref(), watch.agent.as_deref());
         let scope = scope.map_err(|field| refusal(Refusal::Invalid, field))?;
-        let reader = self.may_look(place.connection, &scope, door.now).inspect_err(|_| door.inbox.record_soon())?;
+        let reader = self.may_look(place.connection, &scope, door.now)?;
         let added = self.watchers.add(place, watch.request, scope, reader.reads_all());
         added.map_err(|TooManyWatches| refusal(Refusal::Overloaded, ""))
     }

@@ -35,10 +35,6 @@ pub trait Inbox {
     /// # Errors
     /// Where there is no room for it in this slot, or nothing new is taken in.
     fn administer(&self, op: SystemOp, origin: Origin) -> Result<(), Refused>;
-
-    /// Something waits to be recorded: the slot that is open is to be decided, whatever arrives in it. Where
-    /// nothing is recorded there is nothing to do.
-    fn record_soon(&self) {}
 }
 
 /// How many messages did not reach the core, by why.
@@ -86,7 +82,11 @@ enum Inner {
     /// For the core, or refused before it.
     Core(Vec<Result<Message, Denied>>),
     /// To release another's intent.
-    Administer { request: u64, id: IntentId, whose: Result<Administer, Denied> },
+    Administer {
+        request: u64,
+        id: IntentId,
+        whose: Result<Administer, Denied>,
+    },
     Watch(Watch),
     Bye,
     /// Answered elsewhere.
@@ -255,9 +255,7 @@ impl Sessions {
         let caps = match self.judge(agent, &message.op, door.now) {
             Ok(caps) => caps,
             Err(why) => {
-                let denial = self.forbid(agent, attempt(&message.op), why, door.now);
-                door.inbox.record_soon();
-                return Err(denial);
+                return Err(self.forbid(agent, attempt(&message.op), why, door.now));
             }
         };
         if let Err(denial) = door.admission.admit(agent, &message.op) {
@@ -266,14 +264,12 @@ impl Sessions {
             }
             let why = Forbidden::by_check(denial.field, denial.hint);
             let forbidden = self.forbid(agent, attempt(&message.op), why, door.now);
-            door.inbox.record_soon();
             return Err(Denial { retry_after: denial.retry_after, ..forbidden });
         }
         Ok(self.bound(agent, &mut message.op, &caps, door.now))
     }
 
-    /// What rights say of a valid message: how much of its priority counts. What gives something back is never
-    /// forbidden.
+    /// What rights say of a valid message: how much of its priority counts. A release is never forbidden.
     fn judge(&self, agent: &Agent, op: &AgentOp, now: Time) -> Result<Caps, Forbidden> {
         let asked = self.asked_at(now);
         match op {
@@ -297,9 +293,7 @@ impl Sessions {
 
     fn forbid_observer(&mut self, agent: &Agent, asked: Attempt, door: &Door<'_>) -> Denial {
         let why = Forbidden::by_check(String::new(), "an observer only lists and watches".into());
-        let denial = self.forbid(agent, asked, why, door.now);
-        door.inbox.record_soon();
-        denial
+        self.forbid(agent, asked, why, door.now)
     }
 
     /// Releases another's intent, where the rights say so.
@@ -319,7 +313,9 @@ impl Sessions {
             let origin = Origin { from: Some(from), label, request, ask };
             let Administer { agent, reason } = whose;
             let op = SystemOp::Release { agent, id, reason };
-            door.inbox.administer(op, origin).map_err(|refused| denied(no_room_for_operator(refused, door.now)))
+            door.inbox
+                .administer(op, origin)
+                .map_err(|refused| denied(no_room_for_operator(refused, door.now)))
         });
         let Err(denied) = done else { return Vec::new() };
         self.refusals.note(denied.denial.reason);
@@ -341,11 +337,8 @@ impl Sessions {
         let claims = self.intents.route(&whose.agent, id).map(|route| Arc::clone(&route.claims));
         let claims = claims.unwrap_or_else(|| Arc::from([]));
         let rights = Arc::clone(&self.rights);
-        rights.may_administer(&member.agent, &claims).map_err(|why| {
-            let denial = self.forbid(&member.agent, asked(), why, door.now);
-            door.inbox.record_soon();
-            denial
-        })
+        let judged = rights.may_administer(&member.agent, &claims);
+        judged.map_err(|why| self.forbid(&member.agent, asked(), why, door.now))
     }
 
     /// After a reconnect an intent goes on on the lane on which its session first names it. Another session

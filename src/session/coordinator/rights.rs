@@ -613,13 +613,25 @@ fn check(rule: &Rule, fit: Fit, it: Use<'_>, taken: &mut u64, now: Time) -> Resu
         }
     }
     if let Some(most) = rule.duration.filter(|most| it.lasts > *most) {
-        return fault(ForbiddenBy::Duration, ".duration", format!("up to {} us", most.as_us()));
+        return fault(ForbiddenBy::Duration, ".duration", format!("up to {}", words(most)));
     }
     if let Some(most) = rule.horizon.filter(|most| it.until > now.after(*most)) {
-        let us = most.as_us();
-        return fault(ForbiddenBy::Horizon, "", format!("it may end up to {us} us after its decision"));
+        return fault(
+            ForbiddenBy::Horizon,
+            "",
+            format!("it may end up to {} after its decision", words(most)),
+        );
     }
     Ok(())
+}
+
+/// A span for people, exactly.
+fn words(span: Micros) -> String {
+    match span.as_us() {
+        us if us.is_multiple_of(1_000_000) => format!("{} s", us / 1_000_000),
+        us if us.is_multiple_of(1_000) => format!("{} ms", us / 1_000),
+        us => format!("{us} us"),
+    }
 }
 
 fn at_field(it: Use<'_>, forbidden: Forbidden) -> Forbidden {

@@ -74,7 +74,10 @@ fn without_rules_everything_may_be_claimed_and_read_and_nothing_administered() {
 fn a_pattern_has_one_star_for_any_text_and_no_more() {
     let matches = |pattern: &str, name: &str| NamePattern::new(pattern).unwrap().matches(&agent(name));
     assert!(matches("robot-*", "robot-") && matches("robot-*", "robot-7") && !matches("robot-*", "robo"));
-    assert!(matches("*@ci", "a@ci") && matches("a*z", "az") && !matches("ab*bc", "abc"), "no letter counts twice");
+    assert!(
+        matches("*@ci", "a@ci") && matches("a*z", "az") && !matches("ab*bc", "abc"),
+        "no letter counts twice"
+    );
     assert!(matches("robot", "robot") && !matches("robot", "robot-1"));
     for bad in ["", "a*b*", "**", "a\n", &"x".repeat(limits::AGENT_BYTES + 1)] {
         assert_eq!(NamePattern::new(bad), None, "{bad:?}");
@@ -97,7 +100,11 @@ fn the_first_rule_that_is_about_all_of_a_claim_decides() {
     let four = intent(vec![exclusive("aisle/4/left")]);
     assert_eq!(judged(&rights, "lift-1", &four), None);
     assert_eq!(judged(&rights, "robot-1", &four), by(ForbiddenBy::Mode, "closed"));
-    assert_eq!(judged(&rights, "robot-1", &intent(vec![exclusive("aisle/44")])), None, "by segments, not letters");
+    assert_eq!(
+        judged(&rights, "robot-1", &intent(vec![exclusive("aisle/44")])),
+        None,
+        "by segments, not letters"
+    );
     assert_eq!(judged(&rights, "robot-1", &intent(vec![exclusive("dock")])), by(ForbiddenBy::NoRule, ""));
     let both = intent(vec![exclusive("aisle/5"), exclusive("aisle/4")]);
     let forbidden = rights.judge(&agent("robot-1"), &both, asked()).unwrap_err();
@@ -116,8 +123,12 @@ fn what_takes_something_that_a_rule_is_about_has_to_be_allowed_by_it_too() {
 
 #[test]
 fn a_rule_of_a_frame_is_about_its_regions_and_about_paths_that_close_it() {
-    let rights = rights(vec![deny("junction", in_frame("map/junction")), rule("rest", "*", What::Everything)]);
-    assert_eq!(judged(&rights, "a", &intent(vec![region("map/junction/low")])), by(ForbiddenBy::Mode, "junction"));
+    let rights =
+        rights(vec![deny("junction", in_frame("map/junction")), rule("rest", "*", What::Everything)]);
+    assert_eq!(
+        judged(&rights, "a", &intent(vec![region("map/junction/low")])),
+        by(ForbiddenBy::Mode, "junction")
+    );
     assert_eq!(judged(&rights, "a", &intent(vec![region("map")])), None);
     for closes in ["map", "map/junction", "map/junction/low"] {
         assert_eq!(judged(&rights, "a", &intent(vec![exclusive(closes)])), by(ForbiddenBy::Mode, "junction"));
@@ -146,7 +157,11 @@ fn each_bound_forbids_just_past_its_edge() {
     let units = |count, duration| path("s/sku", RawMode::Units(count), duration);
     assert_eq!(of(vec![units(5, 500)], 0), None);
     assert_eq!(of(vec![units(6, 500)], 0), by(ForbiddenBy::Units, "bounded"));
-    assert_eq!(of(vec![units(3, 1), units(3, 1)], 0), by(ForbiddenBy::Units, "bounded"), "of one intent together");
+    assert_eq!(
+        of(vec![units(3, 1), units(3, 1)], 0),
+        by(ForbiddenBy::Units, "bounded"),
+        "of one intent together"
+    );
     assert_eq!(of(vec![units(1, 501)], 0), by(ForbiddenBy::Duration, "bounded"));
     assert_eq!(of(vec![units(1, 500)], 1_500), None);
     assert_eq!(of(vec![units(1, 500)], 1_501), by(ForbiddenBy::Horizon, "bounded"));
@@ -238,18 +253,23 @@ fn reading_and_administering_need_a_rule_that_says_so_for_all_of_it() {
     assert_eq!(reads("a", None), Some(Some("vault".into())));
     assert_eq!(reads("a", Some("dock")), Some(None));
     assert_eq!(reads("boss", Some("dock")), None);
-    let ends = |name: &str, at: &str| rights.may_administer(&agent(name), &intent(vec![exclusive(at)]).claims);
+    let ends =
+        |name: &str, at: &str| rights.may_administer(&agent(name), &intent(vec![exclusive(at)]).claims);
     assert_eq!(ends("boss", "dock").err(), None);
     assert_eq!(ends("boss", "map/vault").unwrap_err().rule.as_deref(), Some("vault"));
     assert!(ends("a", "map/floor").is_err());
-    assert!(rights.may_administer(&agent("boss"), &[]).is_ok() && rights.may_administer(&agent("a"), &[]).is_err());
+    assert!(
+        rights.may_administer(&agent("boss"), &[]).is_ok()
+            && rights.may_administer(&agent("a"), &[]).is_err()
+    );
 }
 
 #[test]
 fn an_explanation_names_every_rule_that_was_asked() {
     let rights = rights(vec![deny("vault", on("map/vault")), rule("map", "*", on("map"))]);
     let told = rights.explain(&agent("a"), &intent(vec![exclusive("map/floor"), exclusive("map")]), asked());
-    let names = |judged: &Judged<'_>| judged.rules.iter().map(|rule| rule.name.to_string()).collect::<Vec<_>>();
+    let names =
+        |judged: &Judged<'_>| judged.rules.iter().map(|rule| rule.name.to_string()).collect::<Vec<_>>();
     assert_eq!((names(&told[0]), told[0].forbidden.is_none()), (vec!["map".into()], true));
     assert_eq!((names(&told[1]), told[1].forbidden.is_none()), (vec!["vault".into()], false));
 }

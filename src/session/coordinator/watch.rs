@@ -125,7 +125,8 @@ impl Watcher {
 /// Who is in the way, without what it holds there, which the watcher may not look at.
 fn without_holdings(verdict: &Verdict) -> Verdict {
     let mut verdict = verdict.clone();
-    if let Verdict::Conflict(Conflict { blockers, .. }) | Verdict::RenewDenied { blockers, .. } = &mut verdict {
+    if let Verdict::Conflict(Conflict { blockers, .. }) | Verdict::RenewDenied { blockers, .. } = &mut verdict
+    {
         blockers.iter_mut().for_each(|blocker| blocker.holding = None);
     }
     verdict
