@@ -49,6 +49,7 @@ impl Collector for Scrape {
         let mut to = Sheet(encoder);
         self.slots(&mut to)?;
         self.decisions(&mut to)?;
+        self.rights(&mut to)?;
         self.grants(&mut to)?;
         self.agents(&mut to)?;
         self.journal(&mut to)?;
@@ -159,7 +160,10 @@ impl Scrape {
             "preclaim_refusals",
             "Requests that were refused, by reason, before a slot or in one",
             refused,
-        )?;
+        )
+    }
+
+    fn rights(&self, to: &mut Sheet<'_>) -> fmt::Result {
         let forbidden = self.now.present.forbidden.iter();
         to.counts(
             "preclaim_forbidden",

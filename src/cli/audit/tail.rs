@@ -107,11 +107,15 @@ fn for_people(record: &Record, wall: &Wall) -> String {
     let decisions = record.decisions.iter().map(|decision| words::decision(decision, wall));
     let rights = record.notes.rights.iter().map(|note| words::rights(note, &record.inputs));
     let rights = words::several(rights, record.notes.rights.len());
-    let rights = if rights.is_empty() { rights } else { format!(" [{rights}]") };
     let inputs = words::several(inputs, record.inputs.len());
+    let said = match (inputs.is_empty(), rights.is_empty()) {
+        (_, true) => inputs,
+        (true, false) => format!("[{rights}]"),
+        (false, false) => format!("{inputs} [{rights}]"),
+    };
     let decisions = words::several(decisions, record.decisions.len());
     let (slot, at) = (record.slot, wall.clock(record.at));
-    format!("{slot}  {at}  {inputs}{rights} -> {decisions}", slot = slot.number())
+    format!("{slot}  {at}  {said} -> {decisions}", slot = slot.number())
 }
 
 #[derive(Serialize)]

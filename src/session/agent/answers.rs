@@ -100,7 +100,7 @@ impl AgentSession {
         verdict: Verdict,
         now: Local,
     ) {
-        let reply = match verdict {
+        let reply = match self.as_denied(id, automatic, verdict) {
             Verdict::Renewed { end } => {
                 self.ends_at(id, end);
                 Reply::Renewed { end }
@@ -126,6 +126,17 @@ impl AgentSession {
         self.done(request);
         if !automatic {
             self.reply(request, id, reply);
+        }
+    }
+
+    /// A renewal of the session's own that rights are against is denied, with nobody in the way: the lease is not
+    /// renewed, and that is why it ends.
+    fn as_denied(&self, id: IntentId, automatic: bool, verdict: Verdict) -> Verdict {
+        match (&verdict, self.holdings.of(id)) {
+            (Verdict::Rejected { reason: Refusal::Forbidden, .. }, Some(held)) if automatic => {
+                Verdict::RenewDenied { end: held.end, blockers: Vec::new() }
+            }
+            _ => verdict,
         }
     }
 
