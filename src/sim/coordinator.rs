@@ -506,7 +506,7 @@ impl Coordinator {
 
 #[cfg(test)]
 mod overload_tests;
-#[cfg(test)]
+#[cfg(all(test, feature = "daemon"))] // which has the dice, and expressions
 mod rights_tests;
 #[cfg(test)]
 mod tests;

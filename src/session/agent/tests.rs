@@ -316,6 +316,7 @@ fn a_lease_whose_renewals_rights_are_against_ends_as_not_renewed() {
             bench.answer(renew.request, 1, verdict);
         }
     }
+    bench.run_to(over.after(Micros::from_ms(50)));
     let mut seen = Vec::new();
     while let Some(event) = bench.session.poll_event() {
         seen.push(event);

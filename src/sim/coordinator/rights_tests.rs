@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::tests::{START, answers, enter};
 use super::*;
+use crate::config::Expression;
 use crate::priority::{Deadline, Fair, Fifo, PriorityModel, Weighted};
 use crate::session::coordinator::{
     Allowance, Caps, Credits, Lowered, Modes, NamePattern, PathPattern, Rights, Rule, What,
@@ -368,19 +369,15 @@ fn share(
 }
 
 fn models() -> Vec<(&'static str, Arc<dyn PriorityModel>)> {
-    let mut all: Vec<(&str, Arc<dyn PriorityModel>)> = vec![
+    let expression = Expression::parse("urgency + social_value + 0.1 * waited").unwrap();
+    vec![
         ("weighted", Arc::new(Weighted::default())),
         ("weighted without aging", Arc::new(Weighted { aging: 0.0, ..Weighted::default() })),
         ("fifo", Arc::new(Fifo)),
         ("deadline", Arc::new(Deadline)),
         ("fair", Arc::new(Fair)),
-    ];
-    #[cfg(feature = "daemon")]
-    all.push((
-        "expression",
-        Arc::new(crate::config::Expression::parse("urgency + social_value + 0.1 * waited").unwrap()),
-    ));
-    all
+        ("expression", Arc::new(expression)),
+    ]
 }
 
 proptest! {
