@@ -160,6 +160,23 @@ pub const WATCHES: usize = 64;
 /// together they must not hold up the next slot.
 pub const WAITING_LOOKS: usize = 64;
 
+/// Rules of rights: a message looks at each once, and at each again for each of its claims.
+pub const RULES: usize = 256;
+/// Bytes of a rule's name: it stands in hints and in the record.
+pub const RULE_NAME_BYTES: usize = 64;
+/// Refusals by rights that the record keeps within a second: some kilobytes, whoever tries what how often. The
+/// others are counted.
+pub const FORBIDDEN_KEPT_A_SECOND: usize = 16;
+/// Of them, those of one name.
+pub const FORBIDDEN_KEPT_OF_A_NAME: usize = 4;
+/// Of them, those that wait for the next record.
+pub const FORBIDDEN_WAITING: usize = 256;
+/// Agents whose allowance is not full: past it, others count with the ordinary priority alone.
+pub const PURSES: usize = NAMES;
+/// Ended intents of which is remembered what was sent where less counted, for as long as their ids are; past it
+/// the oldest goes. Fewer than [`ENDED_IDS`], so that nothing is paid for once that the core decides twice.
+pub const BOUNDED_KEPT: usize = 1 << 16;
+
 /// Bytes of one frame on the wire, its length prefix left out: the largest declaration that the
 /// contract allows, with its extensions, fits; a reader never needs a larger buffer.
 pub const FRAME_BYTES: usize = 64 * 1024;
@@ -444,6 +461,7 @@ const _: () = assert!(SEARCH_OF_A_NAME < SEARCH, "no name alone takes all of a s
 const _: () = assert!(CONNECTIONS_PER_ADDRESS < CONNECTIONS, "no address alone takes all connections");
 const _: () = assert!(HANDSHAKES_PER_SECOND_PER_ADDRESS < HANDSHAKES_PER_SECOND);
 const _: () = assert!(PEER_LINES_OF_AN_ADDRESS < PEER_LINES);
+const _: () = assert!(BOUNDED_KEPT < ENDED_IDS && FORBIDDEN_KEPT_OF_A_NAME < FORBIDDEN_KEPT_A_SECOND);
 const _: () = assert!(CURSOR_BYTES >= AGENT_BYTES + 9, "a mark names an agent and an id");
 const _: () = assert!(CLOSE_LINGER.as_us() < CLOSE_ALL_WITHIN.as_us());
 const _: () = assert!(SLOT_MAX.as_us() + CLOSE_ALL_WITHIN.as_us() + CLOSE_LINGER.as_us() < 2_000_000);

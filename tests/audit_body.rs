@@ -20,7 +20,10 @@ use preclaim::resolver::{
     AgentOp, ImageHead, ImageItem, Input, Rank, Resolver, Rules, RulesChange, SlotBatch, SlotOutcome,
     StateDigest, SystemOp,
 };
-use preclaim::session::coordinator::{DeclaredBy, Route, SessionChange, SessionNotes};
+use preclaim::session::coordinator::{
+    Attempt, DeclaredBy, ForbiddenBy, ForbiddenNote, LoweredBy, Priority, RightsNote, Route, Sent,
+    SessionChange, SessionNotes,
+};
 use preclaim::types::*;
 use trace::{agent, path};
 
@@ -210,6 +213,41 @@ fn decisions() -> (Vec<Decision>, Vec<Option<Rank>>) {
     (decisions, ranks)
 }
 
+/// What was sent of a priority of which less counts.
+fn sent() -> Sent {
+    let class = Class::new(7).unwrap();
+    let priority = Priority { class, urgency: 1.0, safety_margin: 0.25, social_value: 0.5 };
+    Sent { priority, by: LoweredBy { rule: Some("robots".into()), allowance: true } }
+}
+
+/// One of each note about rights, and of each attempt.
+fn rights() -> Vec<RightsNote> {
+    let id = IntentId::new(300);
+    let attempts = [
+        Attempt::Declare(id),
+        Attempt::Renew(id),
+        Attempt::Release(id),
+        Attempt::Administer(agent("lift-2"), id),
+        Attempt::Look,
+    ];
+    let forbidden = attempts.into_iter().zip(ForbiddenBy::ALL).map(|(asked, by)| {
+        RightsNote::Forbidden(ForbiddenNote {
+            at: at(NOW - 3),
+            agent: agent("robot-1"),
+            what: if asked == Attempt::Look { "".into() } else { "vault".into() },
+            rule: (*by != ForbiddenBy::NoRule).then(|| "robots".into()),
+            asked,
+            by: *by,
+        })
+    });
+    let others = [
+        RightsNote::LeftOut(1_000),
+        RightsNote::Lowered { input: 0, sent: sent() },
+        RightsNote::Administered { input: 8, by: agent("boss") },
+    ];
+    forbidden.chain(others).collect()
+}
+
 fn notes() -> SessionNotes {
     let declared = |input, label: &str| DeclaredBy { input, label: label.into(), note: "a crate".into() };
     let (entered, gone) = (agent("lift-1"), agent("lift-2"));
@@ -220,6 +258,7 @@ fn notes() -> SessionNotes {
             SessionChange::Entered { agent: entered, label: "arm".into(), number, incarnation, replaced },
             SessionChange::Gone { agent: gone, label: "leg".into() },
         ],
+        rights: rights(),
     }
 }
 
@@ -381,7 +420,14 @@ fn items() -> Vec<SnapshotItem> {
         SnapshotItem::State(ImageItem::Ended(at(NOW - 4), key("lift-6", 9))),
         SnapshotItem::State(ImageItem::Target(target)),
         SnapshotItem::State(ImageItem::Held(agent("lift-7"), vec![window(1, 2), window(NOW - 5, NOW)])),
-        SnapshotItem::Route(key("lift-1", 1), Route { label: "arm".into(), note: "a crate".into() }),
+        SnapshotItem::Route(
+            key("lift-1", 1),
+            Route { label: "arm".into(), note: "a crate".into(), sent: None },
+        ),
+        SnapshotItem::Route(
+            key("lift-1", 2),
+            Route { label: "arm".into(), note: "".into(), sent: Some(sent()) },
+        ),
     ]);
     items
 }

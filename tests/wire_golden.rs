@@ -5,8 +5,8 @@
 use std::fmt::Write as _;
 
 use preclaim::types::{
-    Class, IntentId, Micros, RawClaim, RawExpect, RawIntent, RawMode, RawTarget, Slot, TaskId, Time, Token,
-    Window,
+    Agent, Class, IntentId, Micros, RawClaim, RawExpect, RawIntent, RawMode, RawTarget, Slot, TaskId, Time,
+    Token, Window,
 };
 use preclaim::wire::*;
 
@@ -189,6 +189,15 @@ fn to_coordinator() -> Vec<(&'static str, ToCoordinator)> {
         ("clock-ping", ClockPing { seq: 1, client_us: 2 }.into()),
         ("declare", Declare { batch: vec![Declaration::default(), declaration] }.into()),
         ("release", Release { request, id, extensions: extensions.clone() }.into()),
+        (
+            "release-of-another",
+            Release::of_another(
+                request,
+                id,
+                &Administer { agent: Agent::new("car-7").unwrap(), reason: "maintenance".into() },
+            )
+            .into(),
+        ),
         ("renew", Renew { request, id, until: at(90_000), extensions: extensions.clone() }.into()),
         (
             "list",
@@ -301,6 +310,19 @@ fn to_agent() -> Vec<(&'static str, ToAgent)> {
     table.extend(verdicts().into_iter().map(|(name, verdict)| (name, answer(verdict).into())));
     let repeat = Answer { repeat: true, extensions: extensions(), ..answer(Verdict::ReleasedUnknown) };
     table.push(("repeat-with-extensions", repeat.into()));
+    let in_force = InForce {
+        class: Class::new(3).unwrap(),
+        urgency: 0.5,
+        safety_margin: 0.25,
+        social_value: 1.0,
+        rule: Some("robots".into()),
+        by_allowance: true,
+        allowance: Some(AllowanceLeft { left: -1.5, size: 60.0, refill: 0.01 }),
+    };
+    let (start, end, token) = (at(40_000), at(60_000), Token::new(9));
+    let lowered =
+        Answer { extensions: in_force.extensions(), ..answer(Verdict::Granted { start, end, token }) };
+    table.push(("granted-with-what-counts", lowered.into()));
     table
 }
 

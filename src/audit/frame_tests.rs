@@ -275,11 +275,11 @@ fn a_segment_of_another_state_number_chain_or_version_is_told_apart() {
     assert_eq!(what(&SegmentHeader { number: 2, ..header }.to_bytes()), What::OtherNumber(2));
     assert_eq!(what(&SegmentHeader { chain: other, ..header }.to_bytes()), What::HeaderChain);
     let mut newer = header.to_bytes();
-    newer[8] = 2;
+    newer[8..10].copy_from_slice(&(FORMAT_VERSION + 1).to_le_bytes());
     newer[12..16].fill(0);
     let crc = crc32fast::hash(&newer);
     newer[12..16].copy_from_slice(&crc.to_le_bytes());
-    assert_eq!(what(&newer), What::Newer(2));
+    assert_eq!(what(&newer), What::Newer(FORMAT_VERSION + 1));
     assert_eq!(
         what(b"some other file, which has more bytes than a header, all of them text"),
         What::NoSegment

@@ -15,7 +15,9 @@ use super::frame::{u32_at, u64_at};
 use super::scan::What;
 
 /// The version of the format that is written, and the latest that is read.
-pub const FORMAT_VERSION: u16 = 1;
+///
+/// 2 is 1 with notes about rights (docs/AUDIT_FORMAT.md, section 8).
+pub const FORMAT_VERSION: u16 = 2;
 /// Bytes of a segment before its first frame.
 pub const SEGMENT_HEADER_BYTES: usize = 64;
 
@@ -46,6 +48,11 @@ impl SegmentHeader {
     /// Whether a file of so many bytes is shorter than it was made.
     pub fn is_cut_short(&self, bytes: u64) -> bool {
         bytes < u64::from(self.made) * Self::UNIT
+    }
+
+    /// The version of the format that these bytes of a header say, whatever else they are.
+    pub fn version(bytes: &[u8; SEGMENT_HEADER_BYTES]) -> u16 {
+        u16::from_le_bytes([bytes[8], bytes[9]])
     }
 
     /// The header's bytes.
@@ -80,7 +87,7 @@ impl SegmentHeader {
         if u32_at(bytes, 12) != Some(crc32fast::hash(&blank)) {
             return Err(What::HeaderChecksum);
         }
-        let version = u16::from_le_bytes([bytes[8], bytes[9]]);
+        let version = SegmentHeader::version(bytes);
         if version > FORMAT_VERSION {
             return Err(What::Newer(version));
         }

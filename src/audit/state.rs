@@ -8,7 +8,7 @@ use super::body::{BodyError, ItemReader, ItemWriter, SnapshotExtra, SnapshotItem
 use super::record::{ChangesPart, Record, StoredInput, StoredOp};
 use crate::limits;
 use crate::resolver::{Image, ImageHead, ImageItem, StateDigest};
-use crate::session::coordinator::{Route, SessionChange};
+use crate::session::coordinator::{RightsNote, Route, Sent, SessionChange};
 use crate::types::{Agent, FixedMap, IntentKey, Slot, Time};
 
 /// The whole state of a coordinator after a record.
@@ -177,12 +177,15 @@ impl State {
                 }
             }
         }
+        let sent: BTreeMap<usize, &Sent> = record.notes.rights.iter().filter_map(lowered).collect();
         for by in &record.notes.declared {
             let Some(StoredInput::Agent { agent, op, .. }) = record.inputs.get(by.input) else { continue };
             let key = IntentKey { agent: agent.clone(), id: op.id() };
-            let new = || Route { label: Arc::clone(&by.label), note: Arc::clone(&by.note) };
+            let new = || Route { label: Arc::clone(&by.label), note: Arc::clone(&by.note), sent: None };
             // The session that declared it first stays the one that hears of it.
-            self.routes.entry(key).or_insert_with(new).note = Arc::clone(&by.note);
+            let route = self.routes.entry(key).or_insert_with(new);
+            route.note = Arc::clone(&by.note);
+            route.sent = sent.get(&by.input).copied().cloned();
         }
     }
 
@@ -287,5 +290,13 @@ impl Follower {
                 &change;
             self.state.sessions.insert((agent.clone(), Arc::clone(label)), change.clone());
         }
+    }
+}
+
+/// The input of which a note says that less counts than was sent, and what was.
+fn lowered(note: &RightsNote) -> Option<(usize, &Sent)> {
+    match note {
+        RightsNote::Lowered { input, sent } => Some((*input, sent)),
+        RightsNote::Forbidden(_) | RightsNote::LeftOut(_) | RightsNote::Administered { .. } => None,
     }
 }

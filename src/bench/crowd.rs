@@ -113,7 +113,7 @@ impl Filling {
             let (label, note) = (Arc::clone(&label), Arc::clone(&note));
             DeclaredBy { input, label, note }
         });
-        let notes = SessionNotes { declared: declared.collect(), sessions: Vec::new() };
+        let notes = SessionNotes { declared: declared.collect(), ..SessionNotes::default() };
         self.decide(slot, inputs, &notes)
     }
 

@@ -42,6 +42,16 @@ impl Written {
         described(&self.target, self.mode)
     }
 
+    /// What is claimed.
+    pub(super) fn target(&self) -> &RawTarget {
+        &self.target
+    }
+
+    /// How.
+    pub(super) fn mode(&self) -> RawMode {
+        self.mode
+    }
+
     /// As it was written.
     pub(super) fn text(&self) -> &str {
         &self.text

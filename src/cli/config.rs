@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
-use super::{ExitCode, output};
+use super::{ExitCode, may, output};
 use crate::config::{Auth, Config, TEMPLATE};
 
 /// Print a configuration to start from, show or check one
@@ -29,14 +29,18 @@ enum Command {
         #[arg(default_value = FILE)]
         file: PathBuf,
     },
-    /// Check a configuration; says what is wrong, and ends with code 30
-    #[command(after_help = "Example:\n  $ preclaim config check preclaim.toml\n  preclaim.toml is right")]
-    Check {
-        /// The file
-        #[arg(default_value = FILE)]
-        file: PathBuf,
-    },
+    /// Check a configuration; says what is wrong, and ends with code 30. With --as, what its rules let an agent claim,
+    /// and why; ends with 21 where that is forbidden
+    #[command(after_help = CHECK)]
+    Check(Box<may::Args>),
 }
+
+const CHECK: &str = "\
+Examples:
+  $ preclaim config check preclaim.toml
+  preclaim.toml is right
+  $ preclaim config check --as robot-7 aisle/4 --for 10s --class 7
+  $ preclaim config check --as robot-7               # all rules about that name, in order";
 
 /// The configuration that is meant where none is named.
 const FILE: &str = "preclaim.toml";
@@ -45,7 +49,18 @@ pub(super) fn run(args: Args) -> ExitCode {
     match args.command {
         Command::Init => output::print(format_args!("{TEMPLATE}")),
         Command::Show { file } => with(&file, |config| output::print(format_args!("{}", config.to_toml()))),
-        Command::Check { file } => with(&file, |config| {
+        Command::Check(args) => check(&args),
+    }
+}
+
+fn check(args: &may::Args) -> ExitCode {
+    let file = match args.file(FILE) {
+        Ok(file) => file,
+        Err(complaint) => return complaint.say(),
+    };
+    with(&file, |config| match args.name() {
+        Some(name) => may::tell(args, name, config),
+        None => {
             let is_unknown = matches!(config.auth, Auth::Certificate { client_ca: None, .. });
             let lacks = [
                 (config.tls.is_none(), "[tls]"),
@@ -60,8 +75,8 @@ pub(super) fn run(args: Args) -> ExitCode {
                 ));
             }
             output::print(format_args!("{} is right\n", file.display()))
-        }),
-    }
+        }
+    })
 }
 
 fn with(file: &Path, then: impl FnOnce(&Config) -> ExitCode) -> ExitCode {

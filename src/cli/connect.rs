@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::complaint::Complaint;
 use super::quote::{self, Words};
-use super::{ExitCode, output, times};
+use super::{ExitCode, explain, output, times};
 use crate::client::{Client, ConnectError, DeclareError, RequestError, random};
 use crate::limits;
 use crate::types::IntentId;
@@ -256,6 +256,9 @@ pub(super) fn unanswered(error: &RequestError) -> Complaint {
         RequestError::Rejected { reason, .. } => refusal_code(*reason),
         RequestError::Nonsense(_) => ExitCode::Failure,
     };
+    if let RequestError::Rejected { reason: reason @ Refusal::Forbidden, field, hint } = error {
+        return explain::rejected(explain::Refused { reason: *reason, field, hint, retry_after: None });
+    }
     let complaint = Complaint::new(code, error.to_string());
     match error {
         RequestError::Nonsense(_) => complaint.todo("use the same release on both sides"),

@@ -17,6 +17,7 @@ use super::{ExitCode, expect};
 use crate::client::{Client, Event, Events, Grant, Intent, Outcome};
 use crate::limits;
 use crate::types::{Class, IntentId, Micros, Time};
+use crate::wire::InForce;
 
 const EXAMPLE: &str = "\
 Examples:
@@ -125,6 +126,11 @@ pub(super) fn read_claims(texts: &[String], input: impl Read) -> Result<Vec<Writ
             (text, _) => claims.push(claim(text)?),
         }
     }
+    within_limits(claims)
+}
+
+/// As many as one intent may have.
+pub(super) fn within_limits(claims: Vec<Written>) -> Result<Vec<Written>, Complaint> {
     match claims.len() {
         0 => Err(Complaint::new(ExitCode::Usage, "standard input has no claim").todo("one claim a line")),
         many if many > limits::CLAIMS => {
@@ -135,7 +141,8 @@ pub(super) fn read_claims(texts: &[String], input: impl Read) -> Result<Vec<Writ
     }
 }
 
-fn claim(text: &str) -> Result<Written, Complaint> {
+/// Reads one claim.
+pub(super) fn claim(text: &str) -> Result<Written, Complaint> {
     text.parse().map_err(|why: String| {
         Complaint::new(ExitCode::Usage, format!("`{}` is no claim", output::harmless(text)))
             .why(why)
@@ -151,6 +158,8 @@ struct Plan<'a> {
     /// `None`: asap.
     start: Option<Time>,
     expects: Vec<expect::Dated<'a>>,
+    /// What was told of how much of its priority counts.
+    told: Cell<Option<InForce>>,
 }
 
 impl<'a> Plan<'a> {
@@ -164,6 +173,7 @@ impl<'a> Plan<'a> {
             // By the time that it is decided, now has passed: what is meant is as soon as it can be.
             start: asked.filter(|at| *at != Moment::Now).map(|at| at.time(now)),
             expects: args.expects.iter().map(|reading| reading.dated(client.reading())).collect(),
+            told: Cell::new(None),
         }
     }
 
@@ -209,14 +219,42 @@ impl<'a> Plan<'a> {
         let waited =
             (!self.args.wait.is_zero() && began.elapsed() >= self.args.wait).then_some(self.args.wait);
         match outcome {
-            Ok(outcome) => self.tell(client, outcome, &wall, waited.map(micros)),
+            Ok(outcome) => {
+                let counts = self.counts(&mut events);
+                let code = self.tell(client, outcome, &wall, (waited.map(micros), counts.as_ref()));
+                self.say_what_counts(counts.as_ref());
+                code
+            }
             Err(error) => connect::undecided(&error, self.words(None, self.start, Some(self.id))).say(),
+        }
+    }
+
+    /// What counts of its priority, as it was told last.
+    fn counts(&self, events: &mut Events) -> Option<InForce> {
+        let of_this = |event| match event {
+            Event::InForce { id, of } if id == self.id => Some(of),
+            _ => None,
+        };
+        std::iter::from_fn(|| events.try_next()).filter_map(of_this).last().or_else(|| self.told.take())
+    }
+
+    /// Says what counts where that is less than was asked for.
+    fn say_what_counts(&self, counts: Option<&InForce>) {
+        if self.args.output.format() == Format::Table
+            && let Some(of) = counts.filter(|of| of.is_lowered())
+        {
+            output::talk(format_args!("  note {}", explain::lowered(of)));
         }
     }
 
     /// Says on a terminal whom it waits for. Never ends while the client lives.
     async fn show_waiting(&self, client: &Client, events: &mut Events, shown: &Cell<bool>) {
         while let Some(event) = events.next().await {
+            if let Event::InForce { id, of } = &event
+                && *id == self.id
+            {
+                self.told.set(Some(of.clone()));
+            }
             if let Event::Waiting { blockers, .. } = event
                 && !shown.replace(true)
                 && io::stderr().is_terminal()
@@ -230,13 +268,20 @@ impl<'a> Plan<'a> {
         std::future::pending().await
     }
 
-    fn tell(&self, client: &Client, outcome: Outcome, wall: &Wall, waited: Option<Micros>) -> ExitCode {
+    fn tell(
+        &self,
+        client: &Client,
+        outcome: Outcome,
+        wall: &Wall,
+        (waited, counts): (Option<Micros>, Option<&InForce>),
+    ) -> ExitCode {
         let name = client.name();
         let told = |complaint: Complaint, told| {
-            complaint.beside(self.args.output.format(), &Line::told(name, self.id, told))
+            let line = Line::told(name, self.id, told).counting(counts);
+            complaint.beside(self.args.output.format(), &line)
         };
         match outcome {
-            Outcome::Granted(grant) => self.granted(grant, name, wall),
+            Outcome::Granted(grant) => self.granted(grant, (name, counts), wall),
             Outcome::Conflict(conflict) => {
                 let complaint = explain::conflict(&self.asked(name, waited), (&conflict).into(), wall, self);
                 let body = Conflict::last(conflict.is_deadlock(), conflict.offer(), conflict.blockers());
@@ -261,12 +306,13 @@ impl<'a> Plan<'a> {
         Asked { name, claims: self.claims, is_asap: self.start.is_none(), expects, waited }
     }
 
-    fn granted(&self, grant: Grant, name: &str, wall: &Wall) -> ExitCode {
+    fn granted(&self, grant: Grant, (name, counts): (&str, Option<&InForce>), wall: &Wall) -> ExitCode {
         let (start, end, token, fence) = (grant.start(), grant.end(), grant.token(), grant.fence(0));
         let id = grant.detach();
         if self.args.output.format() == Format::Json {
             let placed = Placed::new(start, end, token).fenced(fence);
-            return output::print(format_args!("{}\n", json(&Line::told(name, id, Told::Granted(placed)))));
+            let line = Line::told(name, id, Told::Granted(placed)).counting(counts);
+            return output::print(format_args!("{}\n", json(&line)));
         }
         let what = explain::listed(self.claims);
         let from = match self.start {

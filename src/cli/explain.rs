@@ -8,7 +8,7 @@ use super::output::harmless;
 use super::times::{self, Wall};
 use crate::client::{Conflict, Rejected};
 use crate::types::{IntentId, Micros, Time};
-use crate::wire::{Blocker, Refusal};
+use crate::wire::{AllowanceLeft, Blocker, InForce, Refusal};
 
 /// The commands that declare the same again, in another way.
 pub(super) trait Again {
@@ -229,6 +229,27 @@ fn advice(reason: Refusal) -> (&'static str, &'static str) {
             ("the two sides are of different releases", "use the same release on both sides")
         }
     }
+}
+
+/// What counts of a priority where that is less than was sent, and why.
+pub(super) fn lowered(of: &InForce) -> String {
+    let InForce { class, urgency, safety_margin, social_value, rule, by_allowance, allowance } = of;
+    let mut counts = format!("class {}, urgency {urgency}", class.number());
+    if *safety_margin > 0.0 {
+        counts.push_str(&format!(", safety margin {safety_margin}"));
+    }
+    if *social_value > 0.0 {
+        counts.push_str(&format!(", social value {social_value}"));
+    }
+    let rule = rule.as_ref().map(|rule| format!("rule \"{}\" has no more", harmless(rule)));
+    let spent = by_allowance.then(|| match allowance {
+        Some(AllowanceLeft { left, size, refill }) => format!(
+            "the allowance cannot pay for more: {left:.2} of {size} credits are left, and {refill} come back a second"
+        ),
+        None => "the allowance cannot pay for more".to_owned(),
+    });
+    let why: Vec<String> = rule.into_iter().chain(spent).collect();
+    format!("{counts} count, less than was asked for: {}", why.join("; "))
 }
 
 /// A claim list for people.

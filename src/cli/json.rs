@@ -19,6 +19,9 @@ pub(super) struct Line<'a> {
     told: Told<'a>,
     #[serde(skip_serializing_if = "str::is_empty")]
     note: &'a str,
+    /// What counts of the intent's priority, where its agent was told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_force: Option<InForceBody<'a>>,
     /// Decisions left out just before this one.
     #[serde(skip_serializing_if = "is_zero")]
     missed: u64,
@@ -27,13 +30,61 @@ pub(super) struct Line<'a> {
 impl<'a> Line<'a> {
     /// What `agent` was told about its intent `id`.
     pub(super) fn told(agent: &'a str, id: IntentId, told: Told<'a>) -> Self {
-        Line { slot: None, at: None, agent, id, told, note: "", missed: 0 }
+        Line { slot: None, at: None, agent, id, told, note: "", in_force: None, missed: 0 }
+    }
+
+    /// With what counts of its priority.
+    pub(super) fn counting(self, of: Option<&'a wire::InForce>) -> Self {
+        Line { in_force: of.map(InForceBody::of), ..self }
     }
 
     pub(super) fn watched(event: &'a WatchEvent) -> Self {
         let WatchEvent { request: _, missed, agent, id, slot, at, verdict, note, extensions: _ } = event;
         let told = Told::of(verdict);
-        Line { slot: Some(*slot), at: Some(*at), agent, id: *id, told, note, missed: *missed }
+        let (slot, at) = (Some(*slot), Some(*at));
+        Line { slot, at, agent, id: *id, told, note, in_force: None, missed: *missed }
+    }
+}
+
+/// What counts of an intent's priority.
+#[derive(Serialize)]
+struct InForceBody<'a> {
+    class: u8,
+    urgency: f64,
+    safety_margin: f64,
+    social_value: f64,
+    /// Whether that is less than was sent.
+    lowered: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<&'a str>,
+    by_allowance: bool,
+    allowance: Option<AllowanceBody>,
+}
+
+#[derive(Serialize)]
+struct AllowanceBody {
+    left: f64,
+    size: f64,
+    refill: f64,
+}
+
+impl<'a> InForceBody<'a> {
+    fn of(of: &'a wire::InForce) -> Self {
+        let wire::InForce { class, urgency, safety_margin, social_value, rule, by_allowance, allowance } = of;
+        InForceBody {
+            class: class.number(),
+            urgency: *urgency,
+            safety_margin: *safety_margin,
+            social_value: *social_value,
+            lowered: of.is_lowered(),
+            rule: rule.as_deref(),
+            by_allowance: *by_allowance,
+            allowance: allowance.map(|wire::AllowanceLeft { left, size, refill }| AllowanceBody {
+                left,
+                size,
+                refill,
+            }),
+        }
     }
 }
 

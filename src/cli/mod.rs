@@ -23,6 +23,7 @@ mod hold;
 mod json;
 mod look;
 mod ls;
+mod may;
 mod output;
 mod quote;
 mod release;

@@ -221,6 +221,7 @@ pub(super) fn coordinator_config(
         clock: Arc::new(crate::clock::SystemClock::start(Time::ZERO)),
         journal: Box::new(NoJournal),
         recovered: None,
+        rights: Arc::new(config.rights),
         admission: Arc::new(Feasibility::new(config.frames)),
         observer: None,
         check_invariants,

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use super::Lost;
 use super::degrade::Tally;
 use crate::types::{Class, IntentId, Time, Token, Window};
-use crate::wire::Blocker;
+use crate::wire::{Blocker, InForce};
 
 /// Something that happened, to one of the agent's intents or to the session.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +24,14 @@ pub enum Event {
         offer: Option<Time>,
         /// Who is in the way.
         blockers: Vec<Blocker>,
+    },
+    /// Of an intent's priority less counts than was declared, since a rule of the coordinator's caps it or the agent's
+    /// allowance is spent; or it counts, and was paid for out of that. Told ahead of what the intent came to.
+    InForce {
+        /// Which intent.
+        id: IntentId,
+        /// What counts, why, and what is left of the allowance.
+        of: InForce,
     },
     /// Somebody wants what this agent holds, and the holder may yield.
     Contested {
@@ -156,6 +164,11 @@ impl Events {
     /// The next event; `None` when the client has ended. Cancel safe.
     pub async fn next(&mut self) -> Option<Event> {
         self.0.recv().await
+    }
+
+    /// The next event, where it has happened already.
+    pub fn try_next(&mut self) -> Option<Event> {
+        self.0.try_recv().ok()
     }
 }
 

@@ -99,8 +99,8 @@ pub(crate) use quic::GIVE_UP;
 pub use tuning::{Congestion, Tuning};
 
 use crate::session::agent::{Bounds, Draft, Local, NotTaken, Reply};
-use crate::types::{IntentId, Micros, Time};
-use crate::wire::Welcome;
+use crate::types::{Agent, IntentId, Micros, Time};
+use crate::wire::{Administer, Welcome};
 use shared::{Answered, Asked, Phase, Shared, State};
 
 /// What any span is cut to, so that it can be added to any instant.
@@ -349,6 +349,30 @@ impl Client {
     /// Where no answer can be had in time.
     pub async fn release(&self, id: IntentId) -> Result<Released, RequestError> {
         let asked = self.shared().with(|state, _| state.release(id));
+        match self.answer_to(asked).await? {
+            Reply::Released { existed: true } => Ok(Released::Released),
+            Reply::Released { existed: false } => Ok(Released::AlreadyEnded(None)),
+            other => Err(not_done(other)),
+        }
+    }
+
+    /// Releases, or withdraws, the intent `id` of another agent, whom the coordinator tells `reason` (up to
+    /// [`limits::REASON_BYTES`](crate::limits::REASON_BYTES) bytes without control characters). A rule of the coordinator's must let this agent administer
+    /// all that the intent claims; it stands in the record who did it. Cancel safe: it may or may not be done.
+    ///
+    /// # Errors
+    /// Where no answer can be had in time, or it is [forbidden](crate::wire::Refusal::Forbidden).
+    pub async fn release_of(
+        &self,
+        agent: &Agent,
+        id: IntentId,
+        reason: impl Into<String>,
+    ) -> Result<Released, RequestError> {
+        let whose = Administer { agent: agent.clone(), reason: reason.into() };
+        let asked = self.shared().with(|state, _| {
+            let request = state.session.release_of(whose, id)?;
+            Ok((request, state.wait_for(request, Asked::Other)))
+        });
         match self.answer_to(asked).await? {
             Reply::Released { existed: true } => Ok(Released::Released),
             Reply::Released { existed: false } => Ok(Released::AlreadyEnded(None)),

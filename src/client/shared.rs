@@ -504,6 +504,7 @@ impl State {
     fn news(&mut self, news: News) {
         let event = match news {
             News::Waiting { id, offer, blockers } => Event::Waiting { id, offer, blockers },
+            News::InForce { id, of } => Event::InForce { id, of },
             News::Contested(news) => contested(news),
             News::Renewed { id, end } => {
                 self.stand(id, |standing| standing.live.end = end);

@@ -13,6 +13,7 @@ mod host;
 mod limits;
 mod patch;
 mod read;
+mod rights;
 mod rules;
 mod show;
 mod size;
@@ -38,6 +39,7 @@ pub(crate) use tree::{
 use crate::host::HostConfig;
 use crate::limits as bounds;
 use crate::resolver::{Rules, RulesChange};
+use crate::session::coordinator::Rights;
 use crate::space::motion::MotionLimits;
 pub use crate::store::Durability;
 use crate::types;
@@ -53,6 +55,8 @@ const SECTIONS: &[&str] = &[
     "priority",
     "resource",
     "frame",
+    "rule",
+    "allowance",
     "listen",
     "metrics",
     "tls",
@@ -70,6 +74,8 @@ pub struct Config {
     /// What can be driven in which coordinate frame: an intent that needs more is refused before the core
     /// sees it. [`crate::coordinator::Feasibility`] takes it.
     pub frames: Vec<(types::Path, MotionLimits)>,
+    /// Who may claim, read and administer what, and what claiming urgency costs.
+    pub rights: Rights,
     /// Where the daemon listens.
     pub listen: SocketAddr,
     /// Where those who watch the daemon ask by HTTP; nowhere, unless it is set.
@@ -94,6 +100,7 @@ impl Default for Config {
         Config {
             rules: Rules::default(),
             frames: Vec::new(),
+            rights: Rights::default(),
             listen: daemon::LISTEN,
             metrics: None,
             tls: None,
@@ -194,6 +201,7 @@ fn check(root: &Node) -> Result<Config, Fault> {
     Ok(Config {
         rules: rules::rules(&sections)?,
         frames: sections.optional("frame", frames::frames)?.unwrap_or_default(),
+        rights: rights::rights(&sections)?,
         listen: sections.optional("listen", daemon::listen)?.unwrap_or(default.listen),
         metrics: sections.optional("metrics", daemon::metrics)?.flatten(),
         tls: sections.optional("tls", daemon::tls)?,

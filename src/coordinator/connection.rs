@@ -381,7 +381,7 @@ impl Lane {
                 }
                 ToCoordinator::List(list) => {
                     self.hand_in(std::mem::take(&mut requests));
-                    let reply = listing::answer(&self.server, &list).await;
+                    let reply = listing::answer(&self.server, self.place.connection, &list).await;
                     self.outbox.send(self.place.lane, &reply);
                 }
                 message => requests.push(message.into()),

@@ -12,12 +12,12 @@ use super::intake::Intake;
 use super::slot_loop::Publish;
 use crate::clock::Clock;
 use crate::limits::{Limit, Reached};
-use crate::resolver::{Resolver, SlotOutcome};
+use crate::resolver::{Resolver, SlotOutcome, SystemOp};
 use crate::session::coordinator::{
-    Admission, ConnectionId, Door, Drained, Effect, HelloRefusal, Inbox, Origin, Place, Request, Room,
-    SessionNotes, Sessions,
+    Admission, ConnectionId, Denial, Door, Drained, Effect, HelloRefusal, Inbox, Origin, Place, Reader,
+    Request, Rights, Room, Scope, SessionNotes, Sessions,
 };
-use crate::slot::{Asked, Closed, Turned};
+use crate::slot::{Asked, Closed, Refused, Turned};
 use crate::transport::{Outbox, SlotNews};
 use crate::types::{Agent, FixedMap, Slot, Time};
 use crate::wire::{CloseCode, Hello, ToAgent};
@@ -111,6 +111,7 @@ impl Hub {
             let effects = state.sessions.request(from, request, &door);
             state.carry_out(effects);
         }
+        self.record_soon(&state);
         state.sessions.take_passed()
     }
 
@@ -123,6 +124,27 @@ impl Hub {
     pub(crate) fn with_sessions<T>(&self, look: impl FnOnce(&Sessions, (Slot, Time)) -> T) -> T {
         let state = self.lock();
         look(&state.sessions, state.decided)
+    }
+
+    /// Whether whoever is on `connection` may look at what is asked for.
+    pub(crate) fn may_look(&self, connection: ConnectionId, scope: &Scope) -> Result<Reader, Denial> {
+        let now = self.clock.now();
+        let mut state = self.lock();
+        let looked = state.sessions.may_look(connection, scope, now);
+        self.record_soon(&state);
+        looked
+    }
+
+    /// What was forbidden is recorded, whether anything else happens or not.
+    fn record_soon(&self, state: &State) {
+        if state.sessions.has_to_record() {
+            self.intake.record_soon();
+        }
+    }
+
+    /// From here on these rights hold.
+    pub(crate) fn set_rights(&self, rights: Arc<Rights>) {
+        self.lock().sessions.set_rights(rights);
     }
 
     /// Tells everybody that nothing new is taken in.
@@ -232,5 +254,9 @@ impl Publish<Origin> for Arc<Hub> {
 impl Inbox for Intake<Origin> {
     fn take_in(&self, agent: &Agent, batch: Vec<Asked<Origin>>) -> Result<Vec<Turned<Origin>>, Drained> {
         self.agent_inputs(agent, batch).map_err(Drained)
+    }
+
+    fn administer(&self, op: SystemOp, origin: Origin) -> Result<(), Refused> {
+        self.system_input(op, origin).map(drop)
     }
 }

@@ -31,6 +31,7 @@ pub(crate) enum Step<O> {
 pub(crate) struct Intake<O> {
     state: Mutex<State<O>>,
     clock: Arc<dyn Clock>,
+    length: Micros,
     loop_thread: OnceLock<Thread>,
 }
 
@@ -38,6 +39,8 @@ struct State<O> {
     collector: Collector<O>,
     looks: VecDeque<Look>,
     draining: bool,
+    /// A slot that is to be decided whatever arrives in it, since something waits for its record.
+    to_record: Option<Slot>,
     /// When the loop wakes by itself; `None` while it is awake, or sleeps until it is rung.
     alarm: Option<Time>,
     /// Since when the loop has been at one slot or look.
@@ -60,8 +63,15 @@ impl<O> Intake<O> {
         let now = clock.now();
         let first = first.unwrap_or(Slot::of(now, length));
         let collector = Collector::new(length, first, now, room);
-        let state = State { collector, looks: VecDeque::new(), draining: false, alarm: None, busy: None };
-        Intake { state: Mutex::new(state), clock, loop_thread: OnceLock::new() }
+        let state = State {
+            collector,
+            looks: VecDeque::new(),
+            draining: false,
+            to_record: None,
+            alarm: None,
+            busy: None,
+        };
+        Intake { state: Mutex::new(state), clock, length, loop_thread: OnceLock::new() }
     }
 
     /// Takes in what an agent asks for, in order and with one arrival. Returns what has no place in the slot, of
@@ -93,6 +103,16 @@ impl<O> Intake<O> {
         let at = state.collector.system_input(self.clock.now(), op, origin)?;
         self.ring_for_input(&state);
         Ok(at)
+    }
+
+    /// Has the slot that is open now decided, whatever arrives in it, so that what waits for a record has one.
+    pub(crate) fn record_soon(&self) {
+        let mut state = self.lock();
+        if state.to_record.is_some() || state.draining {
+            return;
+        }
+        state.to_record = Some(Slot::of(self.clock.now(), self.length));
+        self.ring();
     }
 
     /// Has somebody look at the state soon. Refused where too many already wait to.
@@ -166,13 +186,15 @@ impl<O> State<O> {
     /// The next step, or until when to sleep.
     fn step(&mut self, now: Time, due: Option<Slot>) -> Result<Step<O>, Option<Time>> {
         self.busy = Some(now);
+        let due = due.into_iter().chain(self.to_record).min();
         if let Some(closed) = self.collector.close(now, due) {
+            self.to_record = self.to_record.filter(|slot| *slot > closed.batch.slot());
             return Ok(Step::Decide(closed, now));
         }
         if let Some(look) = self.looks.pop_front() {
             return Ok(Step::Show(look));
         }
-        if self.draining && self.collector.waiting() == 0 {
+        if self.draining && self.collector.waiting() == 0 && self.to_record.is_none() {
             return Ok(Step::Stop);
         }
         self.busy = None;

@@ -68,6 +68,7 @@ use crate::limits::{self, Limit};
 use crate::resolver::invariants::{Breach, InvariantCheck};
 use crate::resolver::{Resolver, Rules, SystemOp};
 pub use crate::session::coordinator::{Admission, Denial, Feasibility, Open, Recovered, Then};
+pub use crate::session::coordinator::{Allowance, Rights, Rule};
 use crate::session::coordinator::{Bounds, Origin, Sessions, Terms};
 use crate::slot::Room;
 pub use crate::slot::{Full, Refused};
@@ -96,7 +97,9 @@ pub struct CoordinatorConfig {
     pub journal: Box<dyn Journal>,
     /// What it goes on from, where it keeps records; `None` begins with nothing and keeps none.
     pub recovered: Option<Recovered>,
-    /// Who may ask for what.
+    /// Who may claim, read and administer what, and what claiming urgency costs.
+    pub rights: Arc<Rights>,
+    /// A check of your own of what may be asked for, after that.
     pub admission: Arc<dyn Admission>,
     /// Who is told of its own work; noting it costs a little.
     pub observer: Option<Arc<dyn Observer>>,
@@ -126,6 +129,7 @@ impl CoordinatorConfig {
             clock: Arc::new(SystemClock::start(Time::ZERO)),
             journal: Box::new(NoJournal),
             recovered: None,
+            rights: Arc::default(),
             admission: Arc::new(Open),
             observer: None,
             check_invariants: cfg!(debug_assertions),
@@ -214,6 +218,7 @@ impl Coordinator {
             clock,
             journal,
             recovered,
+            rights,
             admission,
             observer,
             check_invariants,
@@ -238,7 +243,7 @@ impl Coordinator {
         };
         let mut terms = terms(&rules, &limits);
         let mut boot = None;
-        let (resolver, sessions) = match recovered {
+        let (resolver, mut sessions) = match recovered {
             None => (Resolver::new(rules.clone()), Sessions::new(terms)),
             Some(Recovered { resolver, sessions: restored, state, boot_slot, boot_ops }) => {
                 terms.state = state;
@@ -248,6 +253,7 @@ impl Coordinator {
                 (resolver, sessions)
             }
         };
+        sessions.set_rights(rights);
         let first = boot.as_ref().map(|boot| boot.slot.next());
         let intake = Arc::new(Intake::new(Arc::clone(&clock), rules.length, room, first));
         let hub = Arc::new(Hub::new(sessions, Arc::clone(&intake), Arc::clone(&clock), admission));
@@ -441,6 +447,11 @@ impl Operator {
     pub fn submit(&self, op: SystemOp) -> Result<Time, Refused> {
         self.0.intake.system_input(op, Origin::operator())
     }
+
+    /// From here on these rights hold for what is asked; what was taken in before stays.
+    pub fn set_rights(&self, rights: Arc<Rights>) {
+        self.0.set_rights(rights);
+    }
 }
 
 struct StopOnDrop(Arc<Server>);
@@ -463,6 +474,7 @@ fn terms(rules: &Rules, limits: &Limits) -> Terms {
         slot_length: rules.length,
         min_lead: rules.min_lead,
         horizon: rules.horizon,
+        retention: rules.retention,
         software: concat!("preclaim ", env!("CARGO_PKG_VERSION")).into(),
         bounds: Bounds {
             lanes: limits.lanes,

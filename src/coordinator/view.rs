@@ -11,7 +11,7 @@ use super::connection::Server;
 use crate::audit::Progress;
 use crate::limits::{self, Reached};
 use crate::resolver::Resolver;
-use crate::session::coordinator::Refusals;
+use crate::session::coordinator::{ForbiddenCounts, Lowered, Refusals};
 use crate::types::Time;
 
 /// A coordinator as those who watch it see it.
@@ -37,6 +37,10 @@ pub(crate) struct Present {
     pub(crate) watches: usize,
     /// What was refused without the core being asked.
     pub(crate) refusals: Refusals,
+    /// Of it, what was forbidden, by why.
+    pub(crate) forbidden: ForbiddenCounts,
+    /// How often less of a priority counted than was sent.
+    pub(crate) lowered: Lowered,
 }
 
 impl View {
@@ -78,8 +82,10 @@ impl View {
     pub(crate) fn present(&self) -> Present {
         let connections = self.server.hub.connections();
         self.server.hub.with_sessions(|sessions, _| {
-            let [(_, connected), (_, names), (_, away), _, _, (_, watches)] = sessions.sizes();
-            Present { connections, sessions: connected, away, names, watches, refusals: sessions.refusals() }
+            let [(_, connected), (_, names), (_, away), _, _, (_, watches), _] = sessions.sizes();
+            let (refusals, forbidden, lowered) =
+                (sessions.refusals(), sessions.forbidden(), sessions.lowered());
+            Present { connections, sessions: connected, away, names, watches, refusals, forbidden, lowered }
         })
     }
 

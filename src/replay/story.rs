@@ -8,7 +8,10 @@ use crate::config::ConfigError;
 use crate::coordinator::rules_of;
 use crate::limits::AUDIT_STORY;
 use crate::resolver::Rank;
-use crate::types::{Blocker, Decision, Intent, IntentKey, Micros, RenewDenial, Slot, Time, Token, Verdict};
+use crate::session::coordinator::{Attempt, ForbiddenNote, RightsNote, Sent};
+use crate::types::{
+    Agent, Blocker, Decision, Intent, IntentKey, Micros, RenewDenial, Slot, Time, Token, Verdict,
+};
 
 /// Something that happened to the intent.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +22,17 @@ pub enum Event {
         slot: Slot,
         /// The message.
         input: StoredInput,
+        /// What was sent of its priority, where less counts.
+        sent: Option<Sent>,
+        /// Who asked for it in the operator's place, where an agent did.
+        administered_by: Option<Agent>,
+    },
+    /// It was asked for, and forbidden: it reached no slot.
+    Forbidden {
+        /// The slot in whose record that stands.
+        slot: Slot,
+        /// What was asked, and why not.
+        note: ForbiddenNote,
     },
     /// Something was decided about it.
     Decided {
@@ -132,9 +146,19 @@ impl Story {
     /// Where it holds rules that this version cannot read.
     pub fn take(&mut self, record: &Record) -> Result<(), ConfigError> {
         let slot = record.slot;
-        let inputs = record.inputs.iter().filter(|input| self.is_about(input));
-        let inputs: Vec<Event> = inputs.map(|input| Event::Input { slot, input: input.clone() }).collect();
-        inputs.into_iter().for_each(|event| self.push(event));
+        for note in &record.notes.rights {
+            if let RightsNote::Forbidden(note) = note
+                && self.is_tried(note)
+            {
+                self.push(Event::Forbidden { slot, note: note.clone() });
+            }
+        }
+        for (at, input) in record.inputs.iter().enumerate() {
+            if self.is_about(input) {
+                let (sent, administered_by) = rights_of(record, at);
+                self.push(Event::Input { slot, input: input.clone(), sent, administered_by });
+            }
+        }
         if let Some((_, at, intent)) = taken_in(record).filter(|(key, ..)| *key == self.key).last() {
             self.declared = Some((at, intent.clone()));
         }
@@ -164,6 +188,16 @@ impl Story {
                 *agent == self.key.agent && *id == self.key.id
             }
             StoredInput::System { .. } => false,
+        }
+    }
+
+    fn is_tried(&self, note: &ForbiddenNote) -> bool {
+        match &note.asked {
+            Attempt::Declare(id) | Attempt::Renew(id) | Attempt::Release(id) => {
+                note.agent == self.key.agent && *id == self.key.id
+            }
+            Attempt::Administer(agent, id) => *agent == self.key.agent && *id == self.key.id,
+            Attempt::Look => false,
         }
     }
 
@@ -273,6 +307,19 @@ impl Story {
             _ => Vec::new(),
         }
     }
+}
+
+/// What the record says of the rights of one input.
+fn rights_of(record: &Record, input: usize) -> (Option<Sent>, Option<Agent>) {
+    let mut found = (None, None);
+    for note in &record.notes.rights {
+        match note {
+            RightsNote::Lowered { input: of, sent } if *of == input => found.0 = Some(sent.clone()),
+            RightsNote::Administered { input: of, by } if *of == input => found.1 = Some(by.clone()),
+            _ => {}
+        }
+    }
+    found
 }
 
 /// Who was in the way.

@@ -23,7 +23,7 @@ use crate::resolver::invariants::{Breach, InvariantCheck};
 use crate::resolver::{Resolver, Rules, SlotBatch, SlotOutcome, SystemOp};
 use crate::session::coordinator::{
     Admission, Bounds, ConnectionId, Door, Drained, Effect, Inbox, LaneId, Open, Origin, Place, Query,
-    Recovered, Room as OutboxRoom, SessionNotes, Sessions, Terms,
+    Recovered, Rights, Room as OutboxRoom, SessionNotes, Sessions, Terms,
 };
 use crate::slot::{Asked, Closed, Collector, Refused, Room, Turned};
 use crate::types::{Agent, Micros, Slot, Time};
@@ -62,7 +62,9 @@ pub struct Setup {
     pub state: u64,
     /// How long a connection may be without a hello.
     pub hello_timeout: Micros,
-    /// Who may ask for what.
+    /// Who may claim, read and administer what, and what claiming urgency costs.
+    pub rights: Arc<Rights>,
+    /// A check of what may be asked for, after that.
     pub admission: Arc<dyn Admission>,
     /// Whether each slot is held against the decision core's invariants. Costs about what deciding costs.
     pub check_invariants: bool,
@@ -77,6 +79,7 @@ impl Setup {
             room: Room::default(),
             state: 1,
             hello_timeout: limits::HELLO_TIMEOUT,
+            rights: Arc::default(),
             admission: Arc::new(Open),
             check_invariants: cfg!(debug_assertions),
         }
@@ -88,6 +91,7 @@ impl Setup {
             slot_length: self.rules.length,
             min_lead: self.rules.min_lead,
             horizon: self.rules.horizon,
+            retention: self.rules.retention,
             software: concat!("preclaim ", env!("CARGO_PKG_VERSION")).into(),
             bounds: self.bounds,
         }
@@ -166,6 +170,13 @@ impl Inbox for Intake {
         }
         Ok(self.collector.borrow_mut().agent_inputs(self.now, agent, batch))
     }
+
+    fn administer(&self, op: SystemOp, origin: Origin) -> Result<(), Refused> {
+        if self.is_draining {
+            return Err(Refused::Draining);
+        }
+        Ok(self.collector.borrow_mut().system_input(self.now, op, origin).map(drop)?)
+    }
 }
 
 /// Whoever reads here reads at once.
@@ -198,7 +209,8 @@ impl Coordinator {
         coordinator
     }
 
-    fn over(setup: Setup, sessions: Sessions, resolver: Resolver, first: Slot, now: Time) -> Self {
+    fn over(setup: Setup, mut sessions: Sessions, resolver: Resolver, first: Slot, now: Time) -> Self {
+        sessions.set_rights(setup.rights);
         let collector = RefCell::new(Collector::new(setup.rules.length, first, now, setup.room));
         Coordinator {
             sessions,
@@ -292,7 +304,7 @@ impl Coordinator {
                 self.carry(vec![Effect::Send { to: from, message: ToAgent::ClockPong(pong) }])
             }
             (ToCoordinator::List(list), true) => {
-                let message = self.listing(&list, now);
+                let message = self.listing_for(from.connection, &list, now);
                 self.carry(vec![Effect::Send { to: from, message }])
             }
             (message, true) => self.hand_on(from, message, now),
@@ -419,13 +431,28 @@ impl Coordinator {
         }
     }
 
-    /// The page that `list` asks for, or why there is none.
+    /// The page that `list` asks for, or why there is none. It is the operator's: no rights are asked.
     pub fn listing(&self, list: &List, now: Time) -> ToAgent {
         let refuse = |reason, field| self.sessions.refuse_look(list.request, reason, field, now);
         match Query::of(list) {
             Err(field) => refuse(Refusal::Invalid, field),
             Ok(_) if self.intake.is_draining => refuse(Refusal::Draining, ""),
             Ok(query) => query.page(&self.resolver).words(&self.sessions, self.decided).fit_in_frame(),
+        }
+    }
+
+    /// The same for whoever asks over `asker`, as far as it may look.
+    fn listing_for(&mut self, asker: ConnectionId, list: &List, now: Time) -> ToAgent {
+        let query = match Query::of(list) {
+            Ok(query) if !self.intake.is_draining => query,
+            _ => return self.listing(list, now),
+        };
+        match self.sessions.may_look(asker, &query.scope(), now) {
+            Err(denial) => self.sessions.refuse(list.request, denial, now),
+            Ok(reader) => {
+                let page = query.page(&self.resolver).read_by(&reader);
+                page.words(&self.sessions, self.decided).fit_in_frame()
+            }
         }
     }
 
@@ -479,5 +506,7 @@ impl Coordinator {
 
 #[cfg(test)]
 mod overload_tests;
+#[cfg(all(test, feature = "daemon"))] // which has the dice, and expressions
+mod rights_tests;
 #[cfg(test)]
 mod tests;

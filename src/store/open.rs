@@ -9,7 +9,7 @@ use super::error::{Fault, OpenError, fault};
 use super::layout::{self, Anchor, Files, LOCK, Listing, plain_name, read_fully};
 use super::log::{Durability, Log, Options, Shared, SyncThread, UpkeepBy};
 use super::upkeep::{Helper, Upkeep};
-use crate::audit::{Damage, Link, SEGMENT_HEADER_BYTES, SegmentHeader, What};
+use crate::audit::{Damage, FORMAT_VERSION, Link, SEGMENT_HEADER_BYTES, SegmentHeader, What};
 use crate::limits::{AUDIT_READ_CHUNK, AUDIT_SEGMENT_RANGE};
 
 /// Whether there is a log already.
@@ -263,7 +263,8 @@ fn write_again(file: &dyn DiskFile, from: u64, until: u64) -> io::Result<()> {
 }
 
 /// The segment that the next record goes to, where in it, and its file. A segment that is compressed or
-/// in a snapshot is closed for good.
+/// in a snapshot is closed for good; and so is one of an earlier version, which says so in its header, and whose
+/// readers need not know what this one writes.
 fn place_to_go_on(
     upkeep: &Upkeep,
     listing: &Listing,
@@ -274,7 +275,14 @@ fn place_to_go_on(
     if is_plain && !is_in_snapshot {
         let name = plain_name(segment);
         let file = upkeep.disk.open(&name, Access::Write).map_err(fault("open", &name))?;
-        return Ok((segment, offset, file));
+        let mut header = [0; SEGMENT_HEADER_BYTES];
+        let is_begun = offset > 0;
+        if is_begun {
+            read_fully(&*file, 0, &mut header).map_err(fault("read", &name))?;
+        }
+        if !is_begun || SegmentHeader::version(&header) == FORMAT_VERSION {
+            return Ok((segment, offset, file));
+        }
     }
     Ok((segment + 1, 0, upkeep.ready(listing, segment + 1)?))
 }

@@ -13,6 +13,7 @@ use super::metrics::Metrics;
 use crate::audit::Written;
 use crate::coordinator::{Health, Present, View};
 use crate::limits::Limit;
+use crate::session::coordinator::Lowered;
 use crate::types::Micros;
 
 /// The type of what [`text`] writes.
@@ -52,6 +53,7 @@ impl Collector for Scrape {
         let mut to = Sheet(encoder);
         self.slots(&mut to)?;
         self.decisions(&mut to)?;
+        self.rights(&mut to)?;
         self.grants(&mut to)?;
         self.agents(&mut to)?;
         self.journal(&mut to)?;
@@ -162,6 +164,24 @@ impl Scrape {
             "preclaim_refusals",
             "Requests that were refused, by reason, before a slot or in one",
             refused,
+        )
+    }
+
+    fn rights(&self, to: &mut Sheet<'_>) -> fmt::Result {
+        let forbidden = self.now.present.forbidden.iter();
+        to.counts(
+            "preclaim_forbidden",
+            "Requests that rights were against, by what of the rule was: `no_rule` where none was about it, `other` \
+             where a check of the operator's own was, or an observer asked for more than to look",
+            forbidden.map(|(by, count)| (Some([("by", by.as_str())]), count)),
+        )?;
+        let Lowered { by_rule, by_allowance } = self.now.present.lowered;
+        let lowered = [("rule", by_rule), ("allowance", by_allowance)];
+        to.counts(
+            "preclaim_lowered",
+            "Declarations and revisions of whose priority less counted than was sent, by a rule's caps or because the \
+             agent's allowance could not pay",
+            lowered.map(|(by, count)| (Some([("by", by)]), count)),
         )
     }
 

@@ -17,6 +17,7 @@ mod extension;
 mod frame;
 mod listing;
 mod message;
+mod rights;
 
 pub use answer::{Answer, Blocker, Conflict, ContestedNews, Holding, Refusal, Verdict};
 pub use bearer::Bearer;
@@ -34,6 +35,7 @@ pub use message::{
     Bye, ClockPing, ClockPong, Declaration, Declare, DecodeError, Draining, Hello, Release, Renew, Replaced,
     Role, ToAgent, ToCoordinator, Welcome, WireLimits,
 };
+pub use rights::{Administer, AllowanceLeft, InForce};
 
 /// The protocol's name in the TLS handshake. A peer that speaks another is refused there.
 pub const ALPN: &[u8] = b"preclaim/1";

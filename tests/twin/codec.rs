@@ -20,7 +20,7 @@ pub(crate) fn through_a_record(batch: &SlotBatch, outcome: &SlotOutcome, image: 
         label: if input % 4 == 0 { "".into() } else { "arm".into() },
         note: "lifts a crate".into(),
     });
-    let notes = SessionNotes { declared: declared.collect(), sessions: Vec::new() };
+    let notes = SessionNotes { declared: declared.collect(), ..SessionNotes::default() };
     let mut body = Vec::new();
     encode(&[7; 32], SlotEntry { batch, outcome, notes: &notes }, &mut body);
 
@@ -69,7 +69,7 @@ fn chunk(head: &preclaim::resolver::ImageHead, at: Time, items: &[ImageItem]) ->
         writer.item(item);
         all.push(SnapshotItem::State(item.clone()));
         if let ImageItem::Standing(key, _) = item {
-            let route = Route { label: "arm".into(), note: "".into() };
+            let route = Route { label: "arm".into(), note: "".into(), sent: None };
             writer.route(key, &route);
             all.push(SnapshotItem::Route(key.clone(), route));
         }

@@ -3,16 +3,48 @@
 use super::read::{Read, wrong_at};
 use super::{Reader, Writer};
 use crate::limits;
-use crate::session::coordinator::{DeclaredBy, SessionChange, SessionNotes};
+use crate::session::coordinator::{
+    Attempt, DeclaredBy, ForbiddenBy, ForbiddenNote, LoweredBy, Priority, RightsNote, Sent, SessionChange,
+    SessionNotes,
+};
+use crate::types::{Class, IntentId};
 
 mod kind {
     pub(super) const ENTERED: u8 = 1;
     pub(super) const GONE: u8 = 2;
+    pub(super) const FORBIDDEN: u8 = 3;
+    pub(super) const LEFT_OUT: u8 = 4;
+    pub(super) const LOWERED: u8 = 5;
+    pub(super) const ADMINISTERED: u8 = 6;
+}
+
+/// The numbers of what was tried.
+mod attempt {
+    pub(super) const DECLARE: u8 = 1;
+    pub(super) const RENEW: u8 = 2;
+    pub(super) const RELEASE: u8 = 3;
+    pub(super) const ADMINISTER: u8 = 4;
+    pub(super) const LOOK: u8 = 5;
+}
+
+/// What lowered a priority.
+mod lowered {
+    pub(super) const BY_RULE: u8 = 1;
+    pub(super) const BY_ALLOWANCE: u8 = 1 << 1;
+}
+
+/// Set where a rule has a name.
+const HAS_RULE: u8 = 1;
+
+/// One note of what became of sessions and rights.
+enum Note {
+    Session(SessionChange),
+    Rights(RightsNote),
 }
 
 impl Writer<'_> {
     pub(crate) fn notes(&mut self, notes: &SessionNotes) {
-        let SessionNotes { declared, sessions } = notes;
+        let SessionNotes { declared, sessions, rights } = notes;
         let mut last = 0;
         self.list(declared, |writer, DeclaredBy { input, label, note }| {
             writer.step(last, *input as u64);
@@ -21,7 +53,70 @@ impl Writer<'_> {
             let note = writer.kept.note(note);
             writer.common_text(&note);
         });
-        self.list(sessions, Self::session);
+        self.count(sessions.len() + rights.len());
+        sessions.iter().for_each(|session| self.session(session));
+        rights.iter().for_each(|note| self.rights(note));
+    }
+
+    fn rights(&mut self, note: &RightsNote) {
+        match note {
+            RightsNote::Forbidden(note) => {
+                self.byte(kind::FORBIDDEN);
+                self.forbidden(note);
+            }
+            RightsNote::LeftOut(count) => {
+                self.byte(kind::LEFT_OUT);
+                self.number(*count);
+            }
+            RightsNote::Lowered { input, sent } => {
+                self.byte(kind::LOWERED);
+                self.count(*input);
+                self.sent(sent);
+            }
+            RightsNote::Administered { input, by } => {
+                self.byte(kind::ADMINISTERED);
+                self.count(*input);
+                self.agent(by);
+            }
+        }
+    }
+
+    fn forbidden(&mut self, note: &ForbiddenNote) {
+        let ForbiddenNote { at, agent, asked, what, rule, by } = note;
+        self.byte(u8::from(rule.is_some()));
+        self.byte(by.number());
+        self.time(*at);
+        self.agent(agent);
+        let id = match asked {
+            Attempt::Declare(id) => (attempt::DECLARE, Some(id)),
+            Attempt::Renew(id) => (attempt::RENEW, Some(id)),
+            Attempt::Release(id) => (attempt::RELEASE, Some(id)),
+            Attempt::Administer(_, id) => (attempt::ADMINISTER, Some(id)),
+            Attempt::Look => (attempt::LOOK, None),
+        };
+        self.byte(id.0);
+        if let Attempt::Administer(whose, _) = asked {
+            self.agent(whose);
+        }
+        if let Some(id) = id.1 {
+            self.number(id.number());
+        }
+        self.common_text(what);
+        if let Some(rule) = rule {
+            self.common_text(rule);
+        }
+    }
+
+    pub(super) fn sent(&mut self, sent: &Sent) {
+        let Sent { priority, by: LoweredBy { rule, allowance } } = sent;
+        let by_rule = if rule.is_some() { lowered::BY_RULE } else { 0 };
+        self.byte(by_rule | if *allowance { lowered::BY_ALLOWANCE } else { 0 });
+        let Priority { class, urgency, safety_margin, social_value } = priority;
+        self.byte(class.number());
+        [urgency, safety_margin, social_value].into_iter().for_each(|share| self.float(*share));
+        if let Some(rule) = rule {
+            self.common_text(rule);
+        }
     }
 
     pub(super) fn session(&mut self, change: &SessionChange) {
@@ -52,13 +147,72 @@ impl Reader<'_> {
             let input = usize::try_from(last).map_err(|_| wrong_at(at, "an input that cannot be"))?;
             Ok(DeclaredBy { input, label: reader.common_text()?, note: reader.common_text()? })
         })?;
-        let sessions = self.list(limits::RECORD_ITEMS, Self::session)?;
-        Ok(SessionNotes { declared, sessions })
+        let (mut sessions, mut rights) = (Vec::new(), Vec::new());
+        for note in self.list(limits::RECORD_ITEMS, Self::note)? {
+            match note {
+                Note::Session(change) => sessions.push(change),
+                Note::Rights(note) => rights.push(note),
+            }
+        }
+        Ok(SessionNotes { declared, sessions, rights })
+    }
+
+    fn note(&mut self) -> Read<Note> {
+        let at = self.place();
+        Ok(Note::Rights(match self.byte()? {
+            kind @ (kind::ENTERED | kind::GONE) => return self.session_of(kind).map(Note::Session),
+            kind::FORBIDDEN => RightsNote::Forbidden(self.forbidden()?),
+            kind::LEFT_OUT => RightsNote::LeftOut(self.number()?),
+            kind::LOWERED => RightsNote::Lowered { input: self.size()?, sent: self.sent()? },
+            kind::ADMINISTERED => RightsNote::Administered { input: self.size()?, by: self.agent()? },
+            _ => return Err(wrong_at(at, "a note that is not known")),
+        }))
+    }
+
+    fn forbidden(&mut self) -> Read<ForbiddenNote> {
+        let has_rule = self.flags(HAS_RULE)? == HAS_RULE;
+        let place = self.place();
+        let number = self.byte()?;
+        let by = ForbiddenBy::ALL.iter().find(|by| by.number() == number).copied();
+        let by = by.ok_or_else(|| wrong_at(place, "a reason that is not known"))?;
+        let (at, agent, place) = (self.time()?, self.agent()?, self.place());
+        let asked = match self.byte()? {
+            attempt::DECLARE => Attempt::Declare(self.id()?),
+            attempt::RENEW => Attempt::Renew(self.id()?),
+            attempt::RELEASE => Attempt::Release(self.id()?),
+            attempt::ADMINISTER => Attempt::Administer(self.agent()?, self.id()?),
+            attempt::LOOK => Attempt::Look,
+            _ => return Err(wrong_at(place, "an attempt that is not known")),
+        };
+        let what = self.common_text()?;
+        let rule = if has_rule { Some(self.common_text()?) } else { None };
+        Ok(ForbiddenNote { at, agent, asked, what, rule, by })
+    }
+
+    fn id(&mut self) -> Read<IntentId> {
+        self.number().map(IntentId::new)
+    }
+
+    pub(super) fn sent(&mut self) -> Read<Sent> {
+        let flags = self.flags(lowered::BY_RULE | lowered::BY_ALLOWANCE)?;
+        let place = self.place();
+        let class =
+            Class::new(self.byte()?.into()).ok_or_else(|| wrong_at(place, "a class that cannot be"))?;
+        let [urgency, safety_margin, social_value] = [self.float()?, self.float()?, self.float()?];
+        let priority = Priority { class, urgency, safety_margin, social_value };
+        let rule = if flags & lowered::BY_RULE == 0 { None } else { Some(self.common_text()?) };
+        Ok(Sent { priority, by: LoweredBy { rule, allowance: flags & lowered::BY_ALLOWANCE != 0 } })
     }
 
     pub(super) fn session(&mut self) -> Read<SessionChange> {
         let at = self.place();
-        let kind = self.byte()?;
+        match self.byte()? {
+            kind @ (kind::ENTERED | kind::GONE) => self.session_of(kind),
+            _ => Err(wrong_at(at, "a change of a session that is not known")),
+        }
+    }
+
+    fn session_of(&mut self, kind: u8) -> Read<SessionChange> {
         let (agent, label) = (self.agent()?, self.common_text()?);
         match kind {
             kind::ENTERED => Ok(SessionChange::Entered {
@@ -68,8 +222,7 @@ impl Reader<'_> {
                 incarnation: self.wide()?,
                 replaced: self.list(limits::REPLACED_INCARNATIONS, Self::wide)?,
             }),
-            kind::GONE => Ok(SessionChange::Gone { agent, label }),
-            _ => Err(wrong_at(at, "a change of a session that is not known")),
+            _ => Ok(SessionChange::Gone { agent, label }),
         }
     }
 }

@@ -43,6 +43,7 @@ mod kind {
     pub(super) const TARGET: u8 = 3;
     pub(super) const HELD: u8 = 4;
     pub(super) const ROUTE: u8 = 5;
+    pub(super) const ROUTE_OF_LOWERED: u8 = 6;
 }
 
 mod target {
@@ -161,11 +162,14 @@ impl<'o> ItemWriter<'o> {
 
     /// Appends where news of an intent goes.
     pub fn route(&mut self, key: &IntentKey, route: &Route) {
-        let Route { label, note } = route;
-        self.writer.byte(kind::ROUTE);
+        let Route { label, note, sent } = route;
+        self.writer.byte(if sent.is_some() { kind::ROUTE_OF_LOWERED } else { kind::ROUTE });
         self.writer.key(key);
         self.writer.common_text(label);
         self.writer.common_text(note);
+        if let Some(sent) = sent {
+            self.writer.sent(sent);
+        }
     }
 }
 
@@ -208,9 +212,10 @@ impl<'b> ItemReader<'b> {
                 let agent = reader.agent()?;
                 ImageItem::Held(agent, reader.list(limits::ENDED_GRANTS_BY_AGENT, Reader::window)?)
             }
-            kind::ROUTE => {
+            kind @ (kind::ROUTE | kind::ROUTE_OF_LOWERED) => {
                 let (key, label, note) = (reader.key()?, reader.common_text()?, reader.common_text()?);
-                return Ok(SnapshotItem::Route(key, Route { label, note }));
+                let sent = if kind == kind::ROUTE { None } else { Some(reader.sent()?) };
+                return Ok(SnapshotItem::Route(key, Route { label, note, sent }));
             }
             _ => return Err(wrong_at(at, "an item that is not known")),
         }))

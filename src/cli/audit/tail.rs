@@ -15,9 +15,10 @@ use crate::audit::{Record, StoredInput};
 use crate::clock::{Clock, SystemClock};
 use crate::limits::AUDIT_TAIL_RECORDS;
 use crate::resolver::Rank;
+use crate::session::coordinator::{Attempt, ForbiddenNote, Priority, RightsNote, Sent};
 use crate::store::{Archive, Found, Rejection, Walk};
 use crate::trace::{write_decision, write_input};
-use crate::types::{Decision, Slot, Time};
+use crate::types::{Decision, IntentId, Slot, Time};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -104,10 +105,17 @@ fn line(found: &Found<'_>, format: Format) -> Result<String, Rejection> {
 fn for_people(record: &Record, wall: &Wall) -> String {
     let inputs = record.inputs.iter().map(|input| words::input(input, wall));
     let decisions = record.decisions.iter().map(|decision| words::decision(decision, wall));
+    let rights = record.notes.rights.iter().map(|note| words::rights(note, &record.inputs));
+    let rights = words::several(rights, record.notes.rights.len());
     let inputs = words::several(inputs, record.inputs.len());
+    let said = match (inputs.is_empty(), rights.is_empty()) {
+        (_, true) => inputs,
+        (true, false) => format!("[{rights}]"),
+        (false, false) => format!("{inputs} [{rights}]"),
+    };
     let decisions = words::several(decisions, record.decisions.len());
     let (slot, at) = (record.slot, wall.clock(record.at));
-    format!("{slot}  {at}  {inputs} -> {decisions}", slot = slot.number())
+    format!("{slot}  {at}  {said} -> {decisions}", slot = slot.number())
 }
 
 #[derive(Serialize)]
@@ -120,6 +128,9 @@ struct Document {
     /// What ordered each decision.
     ranks: Vec<Option<RankBody>>,
     digest: String,
+    /// What was forbidden or lowered, and who administered.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rights: Vec<RightsBody>,
 }
 
 #[derive(Serialize)]
@@ -145,7 +156,104 @@ fn document(record: &Record) -> Result<String, Rejection> {
         decisions: decisions.collect::<io::Result<_>>()?,
         ranks: record.ranks.iter().map(|rank| rank.map(RankBody::from)).collect(),
         digest: record.digest.to_string(),
+        rights: record.notes.rights.iter().map(RightsBody::of).collect(),
     }))
+}
+
+/// A note about rights.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum RightsBody {
+    Forbidden(ForbiddenBody),
+    /// So many more were forbidden.
+    LeftOut(u64),
+    Lowered {
+        input: usize,
+        #[serde(flatten)]
+        sent: SentBody,
+    },
+    Administered {
+        input: usize,
+        by: String,
+    },
+}
+
+#[derive(Serialize)]
+pub(super) struct ForbiddenBody {
+    at: Time,
+    agent: String,
+    tried: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    of: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<IntentId>,
+    what: String,
+    rule: Option<String>,
+    by: &'static str,
+}
+
+/// What was sent of a priority, and what lowered it.
+#[derive(Serialize)]
+pub(super) struct SentBody {
+    class: u8,
+    urgency: f64,
+    safety_margin: f64,
+    social_value: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<String>,
+    by_allowance: bool,
+}
+
+impl RightsBody {
+    fn of(note: &RightsNote) -> Self {
+        match note {
+            RightsNote::Forbidden(note) => RightsBody::Forbidden(ForbiddenBody::of(note)),
+            RightsNote::LeftOut(count) => RightsBody::LeftOut(*count),
+            RightsNote::Lowered { input, sent } => {
+                RightsBody::Lowered { input: *input, sent: SentBody::of(sent) }
+            }
+            RightsNote::Administered { input, by } => {
+                RightsBody::Administered { input: *input, by: by.as_str().to_owned() }
+            }
+        }
+    }
+}
+
+impl ForbiddenBody {
+    pub(super) fn of(note: &ForbiddenNote) -> Self {
+        let ForbiddenNote { at, agent, asked, what, rule, by } = note;
+        let (tried, of, id) = match asked {
+            Attempt::Declare(id) => ("declare", None, Some(*id)),
+            Attempt::Renew(id) => ("renew", None, Some(*id)),
+            Attempt::Release(id) => ("release", None, Some(*id)),
+            Attempt::Administer(of, id) => ("administer", Some(of.as_str().to_owned()), Some(*id)),
+            Attempt::Look => ("look", None, None),
+        };
+        ForbiddenBody {
+            at: *at,
+            agent: agent.as_str().to_owned(),
+            tried,
+            of,
+            id,
+            what: what.to_string(),
+            rule: rule.as_ref().map(|rule| rule.to_string()),
+            by: by.as_str(),
+        }
+    }
+}
+
+impl SentBody {
+    pub(super) fn of(sent: &Sent) -> Self {
+        let Sent { priority: Priority { class, urgency, safety_margin, social_value }, by } = sent;
+        SentBody {
+            class: class.number(),
+            urgency: *urgency,
+            safety_margin: *safety_margin,
+            social_value: *social_value,
+            rule: by.rule.as_ref().map(|rule| rule.to_string()),
+            by_allowance: by.allowance,
+        }
+    }
 }
 
 /// An input as `export` has it.

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::super::output::{self, Format, Output};
 use super::super::times::{Wall, at_least, length};
 use super::problem::decoded;
-use super::tail::{RankBody, raw_decision, raw_input};
+use super::tail::{ForbiddenBody, RankBody, SentBody, raw_decision, raw_input};
 use super::{ExitCode, Place, Problem, Progress, note, words};
 use crate::audit::StoredInput;
 use crate::clock::{Clock, SystemClock};
@@ -110,8 +110,16 @@ fn for_people(story: &Story, wall: &Wall) -> String {
     for event in story.events() {
         // Writing to a string does not fail.
         let _ = match event {
-            Event::Input { slot, input } => {
+            Event::Input { slot, input, sent, administered_by } => {
                 let (at, what) = (wall.clock(input.at()), asked(input, wall));
+                let sent = sent.as_ref().map_or_else(String::new, |sent| format!(" ({})", words::sent(sent)));
+                let by = administered_by
+                    .as_ref()
+                    .map_or_else(String::new, |by| format!(" (asked by {})", output::harmless(by.as_str())));
+                writeln!(text, "{at}  slot {}  {what}{sent}{by}", slot.number())
+            }
+            Event::Forbidden { slot, note } => {
+                let (at, what) = (wall.clock(note.at), words::forbidden(note));
                 writeln!(text, "{at}  slot {}  {what}", slot.number())
             }
             Event::Decided { slot, at, decision, rank } => {
@@ -146,6 +154,9 @@ fn asked(input: &StoredInput, wall: &Wall) -> String {
         return words::asked(op, wall);
     };
     let mut text = format!("{}, class {}", words::asked(op, wall), intent.class.number());
+    if intent.urgency > 0.0 {
+        text.push_str(&format!(", urgency {}", intent.urgency));
+    }
     let spans = [("slack", intent.slack), ("wait", intent.wait)];
     for (name, span) in spans.into_iter().filter(|(_, span)| span.as_us() > 0) {
         text.push_str(&format!(", {name} {}", length(span)));
@@ -231,6 +242,14 @@ enum EventBody<'a> {
     Input {
         slot: Slot,
         input: Box<RawValue>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sent: Option<SentBody>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        administered_by: Option<&'a str>,
+    },
+    Forbidden {
+        slot: Slot,
+        forbidden: ForbiddenBody,
     },
     Decided {
         slot: Slot,
@@ -309,7 +328,15 @@ impl RemedyBody {
 impl<'a> EventBody<'a> {
     fn of(story: &'a Story, event: &'a Event) -> std::io::Result<Self> {
         Ok(match event {
-            Event::Input { slot, input } => EventBody::Input { slot: *slot, input: raw_input(input)? },
+            Event::Input { slot, input, sent, administered_by } => EventBody::Input {
+                slot: *slot,
+                input: raw_input(input)?,
+                sent: sent.as_ref().map(SentBody::of),
+                administered_by: administered_by.as_ref().map(Agent::as_str),
+            },
+            Event::Forbidden { slot, note } => {
+                EventBody::Forbidden { slot: *slot, forbidden: ForbiddenBody::of(note) }
+            }
             Event::Decided { slot, at, decision, rank } => EventBody::Decided {
                 slot: *slot,
                 decision: raw_decision(*slot, *at, decision)?,

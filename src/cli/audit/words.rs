@@ -5,6 +5,7 @@ use super::super::output::harmless;
 use super::super::times::{Wall, length};
 use crate::audit::{StoredInput, StoredOp};
 use crate::resolver::AgentOp;
+use crate::session::coordinator::{Attempt, ForbiddenNote, Priority, RightsNote, Sent};
 use crate::types::{Agent, Blocker, Claim, Decision, Intent, IntentId, IntentKey, RenewDenial, Verdict};
 use crate::wire::{raw_mode, raw_target};
 
@@ -43,6 +44,60 @@ pub(super) fn input(input: &StoredInput, wall: &Wall) -> String {
     match input {
         StoredInput::Agent { agent, op, .. } => format!("{} {}", name(agent, op.id()), asked(op, wall)),
         StoredInput::System { op, .. } => system(op),
+    }
+}
+
+/// What was sent of a priority of which less counts, and why less does.
+pub(super) fn sent(sent: &Sent) -> String {
+    let Sent { priority: Priority { class, urgency, safety_margin, social_value }, by } = sent;
+    let mut text = format!("sent class {}, urgency {urgency}", class.number());
+    if *safety_margin > 0.0 {
+        text.push_str(&format!(", safety margin {safety_margin}"));
+    }
+    if *social_value > 0.0 {
+        text.push_str(&format!(", social value {social_value}"));
+    }
+    let rule = by.rule.as_ref().map(|rule| format!("rule \"{}\"", harmless(rule)));
+    let spent = by.allowance.then(|| "its allowance".to_owned());
+    let why: Vec<String> = rule.into_iter().chain(spent).collect();
+    format!("{text}, lowered by {}", why.join(" and "))
+}
+
+/// Who tried what, and why that is forbidden.
+pub(super) fn forbidden(note: &ForbiddenNote) -> String {
+    let ForbiddenNote { at: _, agent, asked, what, rule, by } = note;
+    let own = |id: &IntentId| name(agent, *id);
+    let tried = match asked {
+        Attempt::Declare(id) => format!("{} declares", own(id)),
+        Attempt::Renew(id) => format!("{} renews", own(id)),
+        Attempt::Release(id) => format!("{} releases", own(id)),
+        Attempt::Administer(of, id) => {
+            format!("{} releases {} of another", harmless(agent.as_str()), name(of, *id))
+        }
+        Attempt::Look => format!("{} looks", harmless(agent.as_str())),
+    };
+    let on = if what.is_empty() { String::new() } else { format!(" on {}", harmless(what)) };
+    let rule = match rule {
+        Some(rule) => format!("rule \"{}\", {}", harmless(rule), by.as_str()),
+        None => by.as_str().to_owned(),
+    };
+    format!("{tried}{on}: forbidden by {rule}")
+}
+
+/// A note of the record about rights, in a few words; of what was lowered, with the name of the intent.
+pub(super) fn rights(note: &RightsNote, inputs: &[StoredInput]) -> String {
+    let of = |input: usize| match inputs.get(input) {
+        Some(StoredInput::Agent { agent, op, .. }) => name(agent, op.id()),
+        Some(StoredInput::System { op: StoredOp::Release { agent, id, .. }, .. }) => name(agent, *id),
+        _ => format!("input {input}"),
+    };
+    match note {
+        RightsNote::Forbidden(note) => forbidden(note),
+        RightsNote::LeftOut(count) => format!("{count} more were forbidden"),
+        RightsNote::Lowered { input, sent: by } => format!("{} {}", of(*input), sent(by)),
+        RightsNote::Administered { input, by } => {
+            format!("{} was released by {}", of(*input), harmless(by.as_str()))
+        }
     }
 }
 

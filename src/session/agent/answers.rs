@@ -4,7 +4,7 @@ use super::held::Held;
 use super::pending::Ask;
 use super::{AgentSession, Breach, Local, Loss, News, Reply};
 use crate::types::{IntentId, Micros, Slot, Time, Token};
-use crate::wire::{Answer, CloseCode, Conflict, Refusal, Verdict};
+use crate::wire::{Answer, CloseCode, Conflict, InForce, Refusal, Verdict};
 
 impl AgentSession {
     pub(super) fn answered(&mut self, answer: Answer, now: Local) -> Result<(), Breach> {
@@ -17,8 +17,17 @@ impl AgentSession {
             self.clock.heard(answer.at, now);
         }
         let (id, slot) = (answer.id, answer.slot);
+        if let Some(of) = InForce::in_extensions(&answer.extensions) {
+            self.news(News::InForce { id, of });
+        }
         match self.pending.get(&answer.request).map(|pending| &pending.ask) {
             Some(Ask::Release { id }) => self.release_answered(answer.request, *id, answer.verdict, now),
+            Some(Ask::Administer { id, .. }) => {
+                // Its id is another's: it says nothing of what this agent has under the same.
+                let id = *id;
+                self.administered(answer.request, id, answer.verdict);
+                return Ok(());
+            }
             Some(Ask::Renew { id, automatic, .. }) => {
                 self.renewal_answered(answer.request, *id, *automatic, answer.verdict, now);
             }
@@ -72,6 +81,16 @@ impl AgentSession {
         self.reply(request, id, Reply::Released { existed });
     }
 
+    fn administered(&mut self, request: u64, id: IntentId, verdict: Verdict) {
+        let existed = match verdict {
+            Verdict::Released { .. } => true,
+            Verdict::ReleasedUnknown => false,
+            other => return self.refused(request, id, other, true),
+        };
+        self.done(request);
+        self.reply(request, id, Reply::Released { existed });
+    }
+
     fn renewal_answered(
         &mut self,
         request: u64,
@@ -80,7 +99,7 @@ impl AgentSession {
         verdict: Verdict,
         now: Local,
     ) {
-        let reply = match verdict {
+        let reply = match self.as_denied(id, automatic, verdict) {
             Verdict::Renewed { end } => {
                 self.ends_at(id, end);
                 Reply::Renewed { end }
@@ -106,6 +125,17 @@ impl AgentSession {
         self.done(request);
         if !automatic {
             self.reply(request, id, reply);
+        }
+    }
+
+    /// A renewal of the session's own that rights are against is denied, with nobody in the way: the lease is not
+    /// renewed, and that is why it ends.
+    fn as_denied(&self, id: IntentId, automatic: bool, verdict: Verdict) -> Verdict {
+        match (&verdict, self.holdings.of(id)) {
+            (Verdict::Rejected { reason: Refusal::Forbidden, .. }, Some(held)) if automatic => {
+                Verdict::RenewDenied { end: held.end, blockers: Vec::new() }
+            }
+            _ => verdict,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::Terms;
 use crate::types::{IntentId, Micros, Time, Token};
-use crate::wire::{Blocker, Conflict, ContestedNews, Refusal};
+use crate::wire::{Blocker, Conflict, ContestedNews, InForce, Refusal};
 
 /// Something for the program, in the order in which it happened.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,6 +107,14 @@ pub enum News {
         offer: Option<Time>,
         /// Who is in the way.
         blockers: Vec<Blocker>,
+    },
+    /// Less of its priority counts than was sent, or it was paid for out of the agent's allowance. Told ahead of what
+    /// it came to.
+    InForce {
+        /// Which intent.
+        id: IntentId,
+        /// What counts.
+        of: InForce,
     },
     /// Somebody wants what this agent holds.
     Contested(ContestedNews),

@@ -32,8 +32,8 @@ pub use held::{Held, Terms, stop};
 use crate::limits;
 use crate::types::{IntentId, Micros, RawIntent, Slot, Time};
 use crate::wire::{
-    Bearer, Bye, ClockPing, ClockPong, CloseCode, Degradations, Hello, Role, ToAgent, ToCoordinator,
-    VERSIONS, Welcome,
+    Administer, Bearer, Bye, ClockPing, ClockPong, CloseCode, Degradations, Hello, Role, ToAgent,
+    ToCoordinator, VERSIONS, Welcome,
 };
 use held::{Due, Holdings};
 use pending::{Ask, Pending};
@@ -408,7 +408,7 @@ impl AgentSession {
             }
             // What is released is released, whoever waits for it.
             Ask::Release { .. } | Ask::Standing { .. } => {}
-            Ask::Declare { .. } | Ask::Renew { .. } => self.done(request),
+            Ask::Declare { .. } | Ask::Administer { .. } | Ask::Renew { .. } => self.done(request),
         }
         may_be_heard
     }
@@ -423,6 +423,15 @@ impl AgentSession {
         self.lose(id, Loss::Released { reason: None });
         self.may_ask()?;
         Ok(self.ask(Ask::Release { id }))
+    }
+
+    /// Releases the intent `id` of another agent, as one who may administer it.
+    ///
+    /// # Errors
+    /// Where it was not taken; nothing was sent.
+    pub fn release_of(&mut self, whose: Administer, id: IntentId) -> Result<u64, NotTaken> {
+        self.may_ask()?;
+        Ok(self.ask(Ask::Administer { id, whose }))
     }
 
     /// Forgets the grant under `id` without releasing it: it runs to its end by itself.

@@ -4,7 +4,7 @@ use super::held::Terms;
 use super::{AgentSession, Draft, Link, Local, Reply};
 use crate::limits;
 use crate::types::{IntentId, Micros, Slot, Time};
-use crate::wire::{Declaration, Declare, Extensions, Release, Renew, ToCoordinator};
+use crate::wire::{Administer, Declaration, Declare, Extensions, Release, Renew, ToCoordinator};
 
 /// A request without its final answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +32,11 @@ pub(super) enum Ask {
     Release {
         id: IntentId,
     },
+    /// To release another's intent.
+    Administer {
+        id: IntentId,
+        whose: Administer,
+    },
     Renew {
         id: IntentId,
         until: Time,
@@ -49,11 +54,11 @@ impl Ask {
         Ask::Declare { id, draft: Box::new(draft), bytes, abandoned: false, claimed: true }
     }
 
-    /// The intent that it is about; of several, none.
+    /// The intent of the agent's own that it is about; of several, none.
     pub(super) fn id(&self) -> IntentId {
         match self {
             Ask::Declare { id, .. } | Ask::Release { id } | Ask::Renew { id, .. } => *id,
-            Ask::Standing { .. } => IntentId::new(0),
+            Ask::Administer { .. } | Ask::Standing { .. } => IntentId::new(0),
         }
     }
 
@@ -63,6 +68,7 @@ impl Ask {
         match self {
             Ask::Declare { draft, .. } => declaration(request, Draft::clone(draft)),
             Ask::Release { id } => Release { request, id: *id, extensions }.into(),
+            Ask::Administer { id, whose } => Release::of_another(request, *id, whose).into(),
             Ask::Renew { id, until, .. } => Renew { request, id: *id, until: *until, extensions }.into(),
             Ask::Standing { ids } => crate::wire::standing_of(request, name, ids).into(),
         }
@@ -148,7 +154,7 @@ impl AgentSession {
             // Asked for anew, with the time of then.
             Ask::Renew { automatic, .. } => *automatic,
             Ask::Standing { .. } => true,
-            Ask::Release { .. } => false,
+            Ask::Release { .. } | Ask::Administer { .. } => false,
         };
         let gone: Vec<u64> = self
             .pending
@@ -167,7 +173,7 @@ impl AgentSession {
             Ask::Declare { id, draft, abandoned, claimed, .. } => {
                 !*abandoned && (*claimed || self.holdings.are_revised_by(*id, draft))
             }
-            Ask::Release { .. } | Ask::Renew { .. } | Ask::Standing { .. } => true,
+            Ask::Release { .. } | Ask::Administer { .. } | Ask::Renew { .. } | Ask::Standing { .. } => true,
         }
     }
 

@@ -1,6 +1,8 @@
 use super::*;
 use crate::types::{Class, RawClaim, RawMode, RawTarget, Slot, Token, Window};
-use crate::wire::{Answer, Conflict, ContestedNews, Extension, Extensions, Verdict, WireLimits};
+use crate::wire::{
+    Answer, Conflict, ContestedNews, Extension, Extensions, InForce, Refusal, Verdict, WireLimits,
+};
 
 /// A session on virtual time against a scripted coordinator whose clock is `AHEAD` of the agent's.
 struct Bench {
@@ -301,6 +303,37 @@ fn a_lease_given_up_is_released_since_its_renewal_may_still_be_on_its_way() {
 }
 
 #[test]
+fn a_lease_whose_renewals_rights_are_against_ends_as_not_renewed() {
+    let mut bench = Bench::up();
+    bench.grant(1, true, 9, 3_000_000);
+    let over = bench.now.after(Micros::from_ms(2_990));
+    while bench.now < over {
+        bench.run_to(bench.now.after(Micros::from_ms(10)));
+        if let Some(ToCoordinator::Renew(renew)) = bench.sent_at_most() {
+            let (field, hint) = (String::new(), "by rule \"short\"".into());
+            let reason = Refusal::Forbidden;
+            let verdict = Verdict::Rejected { reason, field, hint, retry_after_us: None, kept: false };
+            bench.answer(renew.request, 1, verdict);
+        }
+    }
+    bench.run_to(over.after(Micros::from_ms(50)));
+    let mut seen = Vec::new();
+    while let Some(event) = bench.session.poll_event() {
+        seen.push(event);
+    }
+    assert!(
+        seen.iter()
+            .any(|it| matches!(it, Event::News(News::RenewalDenied { blockers, .. }) if blockers.is_empty()))
+    );
+    let lost = Event::News(News::Lost {
+        id: IntentId::new(1),
+        token: Token::new(9),
+        why: Loss::NotRenewed { by: None },
+    });
+    assert_eq!(seen.last(), Some(&lost));
+}
+
+#[test]
 fn a_denied_renewal_is_told_with_the_end_that_stands_and_tried_again_less_and_less_often() {
     let mut bench = Bench::up();
     let end = bench.grant(1, true, 9, 3_000_000);
@@ -508,6 +541,31 @@ fn being_contested_is_told_as_it_came() {
     };
     bench.receive(news.clone());
     assert_eq!(bench.event(), Event::News(News::Contested(news)));
+}
+
+#[test]
+fn what_counts_of_a_priority_is_told_ahead_of_what_the_intent_came_to() {
+    let mut bench = Bench::up();
+    let of = InForce {
+        class: Class::default(),
+        urgency: 0.0,
+        safety_margin: 0.0,
+        social_value: 0.0,
+        rule: Some("robots".into()),
+        by_allowance: false,
+        allowance: None,
+    };
+    let extensions = of.extensions();
+    bench.receive(Answer {
+        request: 0,
+        id: IntentId::new(1),
+        slot: Slot::new(3),
+        at: bench.coordinator(),
+        repeat: false,
+        verdict: Verdict::ReleasedUnknown,
+        extensions,
+    });
+    assert_eq!(bench.event(), Event::News(News::InForce { id: IntentId::new(1), of }));
 }
 
 #[test]

@@ -8,12 +8,16 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::allowance::Cost;
+use super::bounding::{Bounding, EndedBoundings};
 use super::crowd::{Crowd, Search, Windows};
+use super::notes::LiveGrant;
+use super::priority::Priority;
 use super::{Ask, Bounds, ConnectionId, LaneId, Origin, Place, notes};
 use crate::limits::{self, Limit};
 use crate::slot::Rank;
 use crate::types::{
-    Agent, Claim, Decision, FixedMap, IntentId, IntentKey, Slot, Target, Time, Token, Verdict,
+    Agent, Claim, Decision, FixedMap, IntentId, IntentKey, Micros, Slot, Target, Time, Token, Verdict,
 };
 
 #[derive(Debug, Default)]
@@ -23,6 +27,10 @@ pub(super) struct Intents {
     /// Grants that are no leases, by their end: nobody tells of that.
     ends: BTreeMap<(Time, Token), IntentKey>,
     totals: Totals,
+    ended: EndedBoundings,
+    /// The decision time of the slot that is followed, and how long the core remembers what ends in it.
+    following: (Time, Micros),
+    payments: Vec<Payment>,
 }
 
 /// Over all names.
@@ -54,9 +62,42 @@ pub(super) struct Route {
     /// Windows among which it is looked for a place, while it is undecided.
     search: usize,
     standing: Standing,
+    /// What was sent, where less counts or it was paid for.
+    bounding: Option<Arc<Bounding>>,
+    /// The same of a revision of the grant that is still to be decided.
+    revising: Option<Arc<Bounding>>,
+    /// What was paid for something that has had nothing of it yet.
+    unspent: Cost,
+}
+
+/// What becomes of payments by what was decided.
+#[derive(Debug)]
+pub(super) enum Payment {
+    /// It came to nothing, and is given back.
+    Back(Agent, Cost),
+    /// A lease lasts so much longer, which counts with this priority.
+    Renewal(Agent, Micros, Priority),
 }
 
 impl Route {
+    /// What was sent of what stands, and of what is to take its place.
+    pub(super) fn boundings(&self) -> impl Iterator<Item = &Arc<Bounding>> {
+        self.bounding.iter().chain(&self.revising)
+    }
+
+    /// What counts of what was decided last.
+    pub(super) fn bounding(&self) -> Option<&Arc<Bounding>> {
+        self.bounding.as_ref()
+    }
+
+    /// When its grant starts and ends, where it has one.
+    pub(super) fn granted(&self) -> Option<(Time, Time)> {
+        match self.standing {
+            Standing::Granted { start, end, .. } => Some((start, end)),
+            Standing::Undecided => None,
+        }
+    }
+
     /// When its grant ends, where it has one.
     pub(super) fn end(&self) -> Option<Time> {
         match self.standing {
@@ -106,7 +147,7 @@ impl Waiters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Undecided,
-    Granted { end: Time, token: Token, is_lease: bool },
+    Granted { start: Time, end: Time, token: Token, is_lease: bool },
 }
 
 /// What one name has going.
@@ -204,16 +245,24 @@ impl OfName {
     /// A declaration or revision that the core took in; see [`Intents::bind`]. It adds to the counts what it added on
     /// its way.
     fn bind(&mut self, totals: &mut Totals, origin: &Origin, place: Place) {
-        let Ask::Declare { id, note, claims, load } = &origin.ask else { return };
+        let Ask::Declare { id, note, claims, load, bounding } = &origin.ask else { return };
         let search = load.map_or(0, |load| load.search);
         if load.is_none() {
             self.add_windows(totals, claims);
         }
+        let cost = bounding.as_ref().map(|bounding| bounding.cost()).unwrap_or_default();
         let waiter = Waiter { place, request: origin.request };
         if let Some(route) = self.routes.get_mut(id) {
             route.waiters.add(waiter);
             if route.label == origin.label {
                 route.place = place;
+            }
+            if !cost.is_nothing() {
+                route.unspent = cost;
+            }
+            match route.standing {
+                Standing::Granted { .. } => route.revising.clone_from(bounding),
+                Standing::Undecided => route.bounding.clone_from(bounding),
             }
             route.note = Arc::clone(note);
             let before = std::mem::replace(&mut route.claims, Arc::clone(claims));
@@ -236,6 +285,9 @@ impl OfName {
             revised: None,
             search,
             standing: Standing::Undecided,
+            bounding: bounding.clone(),
+            revising: None,
+            unspent: cost,
         };
         self.routes.insert(*id, route);
         self.count(totals, Standing::Undecided, 1);
@@ -327,23 +379,38 @@ impl Intents {
     ) -> Self {
         let mut intents = Intents::default();
         let mut ends = Vec::new();
-        for notes::Live { key, claims, grant } in live {
+        for notes::Live { key, intent, grant } in live {
             // An intent of which nothing else is known belongs to the name's plain session.
-            let nobody = || notes::Route { label: Arc::from(""), note: Arc::from("") };
-            let notes::Route { label, note } = route(&key).unwrap_or_else(nobody);
+            let nobody = || notes::Route { label: Arc::from(""), note: Arc::from(""), sent: None };
+            let notes::Route { label, note, sent } = route(&key).unwrap_or_else(nobody);
             let standing = match grant {
                 None => Standing::Undecided,
-                Some((end, token, is_lease)) => Standing::Granted { end, token, is_lease },
+                Some(LiveGrant { start, end, token }) => {
+                    Standing::Granted { start, end, token, is_lease: intent.hold }
+                }
             };
-            if let Standing::Granted { end, token, is_lease: false } = standing {
+            if let Standing::Granted { end, token, is_lease: false, .. } = standing {
                 ends.push(((end, token), key.clone()));
             }
             let name = intents.names.entry(key.agent).or_default();
             name.count(&mut intents.totals, standing, 1);
+            let claims = Arc::clone(&intent.claims);
             name.add_windows(&mut intents.totals, &claims);
             let place = Place { connection: ConnectionId::GONE, lane: LaneId::FIRST };
-            let waiters = Waiters::default();
-            let route = Route { label, place, waiters, note, claims, revised: None, search: 0, standing };
+            let bounding = sent.map(|sent| Arc::new(Bounding::recorded(&intent, sent)));
+            let route = Route {
+                label,
+                place,
+                waiters: Waiters::default(),
+                note,
+                claims,
+                revised: None,
+                search: 0,
+                standing,
+                bounding,
+                revising: None,
+                unspent: Cost::default(),
+            };
             name.routes.insert(key.id, route);
         }
         // A map is built at once in a fraction of the time that it takes to insert as much.
@@ -505,10 +572,13 @@ impl Intents {
     pub(super) fn follow(&mut self, decision: &Decision, goes_on: bool, is_lease: &dyn Fn(Token) -> bool) {
         let key = &decision.key;
         match &decision.verdict {
-            Verdict::Granted { end, token, .. } if self.is_new_grant(decision) => {
-                self.grant(key, *end, *token, is_lease(*token));
+            Verdict::Granted { start, end, token } if self.is_new_grant(decision) => {
+                self.take_over(key);
+                self.grant(key, (*start, *end), *token, is_lease(*token));
             }
-            Verdict::Moved { end, token, .. } => self.grant(key, *end, *token, is_lease(*token)),
+            Verdict::Moved { start, end, token } => {
+                self.grant(key, (*start, *end), *token, is_lease(*token));
+            }
             Verdict::Conflict(conflict) if decision.answers.is_none() => {
                 match (conflict.kept, conflict.is_final) {
                     (true, _) => self.keep(key),
@@ -547,10 +617,59 @@ impl Intents {
         }
     }
 
-    fn grant(&mut self, key: &IntentKey, end: Time, token: Token, is_lease: bool) {
+    /// A revision takes the grant's place.
+    fn take_over(&mut self, key: &IntentKey) {
+        if let Some(route) = self.route_mut(key)
+            && let Standing::Granted { .. } = route.standing
+        {
+            route.bounding = route.revising.take();
+        }
+    }
+
+    fn grant(&mut self, key: &IntentKey, (start, end): (Time, Time), token: Token, is_lease: bool) {
         self.settle_claims(key, true);
+        self.spend(key);
         self.fate_is_told(key);
-        self.stand(key, Standing::Granted { end, token, is_lease });
+        self.stand(key, Standing::Granted { start, end, token, is_lease });
+    }
+
+    /// What was paid has had its effect.
+    fn spend(&mut self, key: &IntentKey) {
+        if let Some(route) = self.route_mut(key) {
+            route.unspent = Cost::default();
+        }
+    }
+
+    /// A revision came to nothing, and the grant goes on: what was paid for it comes back.
+    fn keep(&mut self, key: &IntentKey) {
+        self.settle_claims(key, false);
+        if let Some(route) = self.route_mut(key) {
+            route.revising = None;
+            let unspent = std::mem::take(&mut route.unspent);
+            self.pay_back(&key.agent, unspent);
+        }
+        self.fate_is_told(key);
+    }
+
+    fn pay_back(&mut self, agent: &Agent, cost: Cost) {
+        if !cost.is_nothing() {
+            self.payments.push(Payment::Back(agent.clone(), cost));
+        }
+    }
+
+    /// A slot is followed from here on, decided at `at`; the core remembers for `retention` what ends in it.
+    pub(super) fn follow_slot(&mut self, at: Time, retention: Micros) {
+        self.following = (at, retention);
+    }
+
+    /// What became of payments since they were taken last.
+    pub(super) fn take_payments(&mut self) -> Vec<Payment> {
+        std::mem::take(&mut self.payments)
+    }
+
+    /// What was sent of those that have ended.
+    pub(super) fn ended_boundings(&self) -> &EndedBoundings {
+        &self.ended
     }
 
     fn settle_claims(&mut self, key: &IntentKey, is_granted: bool) {
@@ -560,19 +679,20 @@ impl Intents {
     }
 
     fn renew(&mut self, key: &IntentKey, until: Time) {
-        if let Some(Standing::Granted { token, is_lease, .. }) = self.standing(key) {
-            self.stand(key, Standing::Granted { end: until, token, is_lease });
+        if let Some(Standing::Granted { start, end, token, is_lease }) = self.standing(key) {
+            let bounding = self.route(&key.agent, key.id).and_then(Route::bounding);
+            let longer = until.since(end);
+            if let Some(bounding) = bounding.filter(|_| longer > Micros::ZERO) {
+                let in_force = bounding.in_force();
+                self.payments.push(Payment::Renewal(key.agent.clone(), longer, in_force));
+            }
+            self.stand(key, Standing::Granted { start, end: until, token, is_lease });
         }
-    }
-
-    /// A revision came to nothing, and the grant goes on.
-    fn keep(&mut self, key: &IntentKey) {
-        self.settle_claims(key, false);
-        self.fate_is_told(key);
     }
 
     fn wait(&mut self, key: &IntentKey) {
         self.drop_revised(key);
+        self.spend(key);
         self.stand(key, Standing::Undecided);
     }
 
@@ -596,7 +716,7 @@ impl Intents {
         name.count(&mut self.totals, before, -1);
         name.count(&mut self.totals, standing, 1);
         self.forget_end(before);
-        if let Standing::Granted { end, token, is_lease: false } = standing {
+        if let Standing::Granted { end, token, is_lease: false, .. } = standing {
             self.ends.insert((end, token), key.clone());
         }
     }
@@ -627,11 +747,16 @@ impl Intents {
             self.names.remove(&key.agent);
         }
         self.forget_end(route.standing);
+        self.pay_back(&key.agent, route.unspent);
+        if let Some(bounding) = route.bounding {
+            let (at, retention) = self.following;
+            self.ended.keep(key.clone(), bounding, at, retention);
+        }
     }
 
     /// What stood is over, and so is what was noted of its end.
     fn forget_end(&mut self, before: Standing) {
-        if let Standing::Granted { end, token, is_lease: false } = before {
+        if let Standing::Granted { end, token, is_lease: false, .. } = before {
             self.ends.remove(&(end, token));
         }
     }

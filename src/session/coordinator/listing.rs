@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::Sessions;
+use super::looking::{Reader, Scope};
 use super::standing::standings;
 use crate::limits;
 use crate::resolver::{GrantView, Resolver, UndecidedView};
@@ -19,8 +20,7 @@ use crate::wire::{
 #[derive(Debug)]
 pub struct Query {
     request: u64,
-    under: Option<Path>,
-    agent: Option<Agent>,
+    scope: Scope,
     granted: bool,
     undecided: bool,
     after: Mark,
@@ -45,6 +45,8 @@ struct Found {
     state: EntryState,
     since: Time,
     mark: Mark,
+    /// Its claims that are not shown, by index.
+    hidden: Vec<usize>,
 }
 
 /// A page, as it was picked out.
@@ -72,8 +74,7 @@ impl Query {
         Ok(Query {
             standings,
             request: list.request,
-            under: list.under.as_deref().map(|text| Path::new(text).ok_or("under")).transpose()?,
-            agent: list.agent.as_deref().map(|name| Agent::new(name).ok_or("agent")).transpose()?,
+            scope: Scope::of(list.under.as_deref(), list.agent.as_deref())?,
             granted: list.granted,
             undecided: list.undecided,
             after: Mark::read(&list.after).ok_or("after")?,
@@ -81,11 +82,17 @@ impl Query {
         })
     }
 
+    /// What it is about. How intents stand is told by their ids, whatever they claim: that is about everything.
+    pub fn scope(&self) -> Scope {
+        let under = self.scope.under.clone().filter(|_| self.standings.is_empty());
+        Scope { under, agent: self.scope.agent.clone() }
+    }
+
     /// Runs where the resolver is owned, between two slots: looks at no more than
     /// [`limits::LIST_SCAN`] entries.
     pub fn page(&self, resolver: &Resolver) -> Page {
         let mut page = Page { request: self.request, found: Vec::new(), next: None, standings: None };
-        if let (false, Some(agent)) = (self.standings.is_empty(), &self.agent) {
+        if let (false, Some(agent)) = (self.standings.is_empty(), &self.scope.agent) {
             page.standings = Some((resolver.last_decided(), standings(resolver, agent, &self.standings)));
             return page;
         }
@@ -128,10 +135,10 @@ impl Query {
     }
 
     fn wants(&self, entry: &Found) -> bool {
-        let agent = self.agent.as_ref().is_none_or(|agent| *agent == entry.key.agent);
+        let Scope { under, agent } = &self.scope;
         let is_under =
             |under: &Path| entry.intent.claims.iter().any(|claim| under.covers(claim.target.path()));
-        agent && self.under.as_ref().is_none_or(is_under)
+        agent.as_ref().is_none_or(|agent| *agent == entry.key.agent) && under.as_ref().is_none_or(is_under)
     }
 }
 
@@ -144,6 +151,7 @@ impl Found {
             state: EntryState::Granted { start: view.start, end: view.end, token: view.token },
             since: view.granted_at,
             mark: Mark::Grants(view.token),
+            hidden: Vec::new(),
         }
     }
 
@@ -155,6 +163,7 @@ impl Found {
             state: EntryState::Undecided { until: view.waits_until, offer: view.offer },
             since: view.arrival,
             mark: Mark::Undecided(Some(view.key.clone())),
+            hidden: Vec::new(),
         }
     }
 
@@ -169,7 +178,10 @@ impl Found {
             task: self.intent.task,
             since: self.since,
             note: note.to_owned(),
-            claims: claims.map(|(at, claim)| listed(claim, self.windows.get(at))).collect(),
+            claims: claims
+                .filter(|(at, _)| !self.hidden.contains(at))
+                .map(|(at, claim)| listed(claim, self.windows.get(at)))
+                .collect(),
         }
     }
 }
@@ -191,6 +203,18 @@ pub struct Words {
 }
 
 impl Page {
+    /// Leaves out the claims that `reader` may not look at: one intent may claim more than what was asked for.
+    #[must_use]
+    pub fn read_by(mut self, reader: &Reader) -> Self {
+        let others = self.found.iter_mut().filter(|found| found.key.agent != *reader.agent());
+        for found in others.filter(|_| !reader.reads_all()) {
+            let claims = found.intent.claims.iter().enumerate();
+            let hidden = claims.filter(|(_, claim)| !reader.reads(&claim.target)).map(|(at, _)| at);
+            found.hidden = hidden.collect();
+        }
+        self
+    }
+
     /// Puts the page into words. `decided` is the last slot that was, and its decision time.
     pub fn words(self, sessions: &Sessions, (slot, at): (Slot, Time)) -> Words {
         if let Some((when, standings)) = &self.standings {
@@ -325,6 +349,7 @@ mod tests {
                 slot_length: Micros::from_ms(10),
                 min_lead: Micros::ZERO,
                 horizon: Micros::ZERO,
+                retention: Micros::ZERO,
                 software: String::new(),
                 bounds: Bounds::default(),
             });

@@ -7,16 +7,22 @@
 //! told apart here by connection is only where to send: ownership follows the name.
 
 mod admission;
+mod allowance;
+mod bounding;
 mod crowd;
 mod feasibility;
+mod forbidding;
 mod hello;
 mod intents;
 mod listing;
+mod looking;
 mod mailbox;
 mod notes;
+mod priority;
 mod publish;
 mod ranks;
 mod requests;
+mod rights;
 mod standing;
 #[cfg(test)]
 mod tests;
@@ -26,14 +32,25 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use admission::{Admission, Denial, Open, Then};
+pub use allowance::{Allowance, Credits};
+pub use bounding::Lowered;
 pub use feasibility::Feasibility;
+pub use forbidding::{Attempt, ForbiddenCounts, ForbiddenNote, RightsNote};
 pub use hello::HelloRefusal;
 pub use listing::{Page, Query, Words};
-pub use notes::{DeclaredBy, Live, Recovered, Restored, Route, SessionChange, SessionNotes};
+pub use looking::{Reader, Scope};
+pub use notes::{DeclaredBy, Live, LiveGrant, Recovered, Restored, Route, SessionChange, SessionNotes};
+pub use priority::{Caps, LoweredBy, Priority, Sent};
 pub use publish::Tell;
 pub use requests::{Door, Drained, Inbox, Refusals, Request};
+pub use rights::{
+    Asked, Forbidden, ForbiddenBy, Judged, Modes, NamePattern, PathPattern, Rights, Rule, What,
+};
 pub use watch::Room;
 
+use self::allowance::{Cost, Purses};
+use self::bounding::Bounding;
+use self::forbidding::Forbidding;
 use crate::limits::{self, Limit, Reached};
 use crate::types::{Agent, Claim, FixedMap, IntentId, Micros, Slot, Time};
 use crate::wire::{CloseCode, Draining, ToAgent, ToCoordinator};
@@ -108,11 +125,32 @@ impl Origin {
 enum Ask {
     /// A declaration or revision.
     /// `load` is what it adds to the counts of windows until it is decided.
-    Declare { id: IntentId, note: Arc<str>, claims: Arc<[Claim]>, load: Option<intents::Load> },
+    Declare { id: IntentId, note: Arc<str>, claims: Arc<[Claim]>, load: Option<intents::Load>, bounding: Option<Arc<Bounding>> },
     /// A declaration or revision with a value outside its range, and what it may be.
     Invalid { hint: &'static str },
+    /// The release of another's intent, by this agent.
+    Administer { by: Agent },
     /// Anything else.
     Other,
+}
+
+impl Origin {
+    /// What was paid for it.
+    fn cost(&self) -> Cost {
+        match &self.ask {
+            Ask::Declare { bounding: Some(bounding), .. } => bounding.cost(),
+            _ => Cost::default(),
+        }
+    }
+}
+
+impl Ask {
+    /// What it adds to the counts is remembered, and what was sent beside what counts.
+    fn bind(&mut self, adds: Option<intents::Load>, bound: Option<Arc<Bounding>>) {
+        if let Ask::Declare { load, bounding, .. } = self {
+            (*load, *bounding) = (adds, bound);
+        }
+    }
 }
 
 /// What every session is told in its welcome.
@@ -126,6 +164,8 @@ pub struct Terms {
     pub min_lead: Micros,
     /// How far ahead a claim may end.
     pub horizon: Micros,
+    /// How long the core remembers an ended id.
+    pub retention: Micros,
     /// Program and version, for people.
     pub software: String,
     /// What is taken in.
@@ -213,6 +253,10 @@ pub struct Sessions {
     reached: Arc<Reached>,
     /// The last limit of one name's that was passed, until it is asked for.
     passed: Option<Limit>,
+    rights: Arc<Rights>,
+    purses: Purses,
+    forbidding: Forbidding,
+    lowered: Lowered,
 }
 
 /// Who is on a connection.
@@ -262,7 +306,21 @@ impl Sessions {
             refusals: Refusals::default(),
             reached: Arc::default(),
             passed: None,
+            rights: Arc::default(),
+            purses: Purses::default(),
+            forbidding: Forbidding::default(),
+            lowered: Lowered::default(),
         }
+    }
+
+    /// From here on these rights hold. What was taken in before stays.
+    pub fn set_rights(&mut self, rights: Arc<Rights>) {
+        self.rights = rights;
+    }
+
+    /// The rights that hold.
+    pub fn rights(&self) -> &Arc<Rights> {
+        &self.rights
     }
 
     /// As [`Sessions::request`], for a message as it came. Those that are none for sessions are answered elsewhere.
@@ -299,7 +357,7 @@ impl Sessions {
     }
 
     /// What there is at present, by name, for those who look for what is left over.
-    pub fn sizes(&self) -> [(&'static str, usize); 6] {
+    pub fn sizes(&self) -> [(&'static str, usize); 7] {
         [
             ("connections", self.members.len()),
             ("names", self.names.len()),
@@ -307,6 +365,7 @@ impl Sessions {
             ("intents", self.intents.len()),
             ("loads of names", self.intents.names()),
             ("watches", self.watchers.len()),
+            ("allowances that are not full", self.purses.len()),
         ]
     }
 

@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use super::forbidding::RightsNote;
 use super::intents::Intents;
+use super::priority::Sent;
 use super::{Ask, Origin, Session, Sessions};
 use crate::resolver::state::Standing;
 use crate::resolver::{Resolver, SlotOutcome, SystemOp};
 use crate::slot::Closed;
-use crate::types::{Agent, Claim, IntentKey, Slot, Time, Token};
+use crate::types::{Agent, Intent, IntentKey, Slot, Time, Token};
 
 /// What a slot's record says of sessions.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,12 +20,14 @@ pub struct SessionNotes {
     pub declared: Vec<DeclaredBy>,
     /// What has become since the record before of each session that changed.
     pub sessions: Vec<SessionChange>,
+    /// What was forbidden or lowered, and who administered.
+    pub rights: Vec<RightsNote>,
 }
 
 impl SessionNotes {
     /// Whether there is nothing to tell.
     pub fn is_empty(&self) -> bool {
-        self.declared.is_empty() && self.sessions.is_empty()
+        self.declared.is_empty() && self.sessions.is_empty() && self.rights.is_empty()
     }
 }
 
@@ -63,13 +67,15 @@ pub enum SessionChange {
     },
 }
 
-/// Where news of an intent goes: which session declared it, and the note beside it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Where news of an intent goes: which session declared it, and what stood beside it.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Route {
     /// The session's label.
     pub label: Arc<str>,
     /// The note.
     pub note: Arc<str>,
+    /// What was sent of its priority, where less counts.
+    pub sent: Option<Sent>,
 }
 
 /// An intent in force or undecided, as far as its sessions need to know it.
@@ -77,21 +83,32 @@ pub struct Route {
 pub struct Live {
     /// The intent.
     pub key: IntentKey,
-    /// Its claims.
-    pub claims: Arc<[Claim]>,
-    /// Its grant's end and token, and whether it is a lease; `None` while it is undecided.
-    pub grant: Option<(Time, Token, bool)>,
+    /// What was declared.
+    pub intent: Arc<Intent>,
+    /// Its grant; `None` while it is undecided.
+    pub grant: Option<LiveGrant>,
+}
+
+/// A grant, as far as its sessions need to know it.
+#[derive(Clone, Copy, Debug)]
+pub struct LiveGrant {
+    /// The intent's start, before offsets.
+    pub start: Time,
+    /// The latest end of its claims.
+    pub end: Time,
+    /// Its token.
+    pub token: Token,
 }
 
 impl Live {
     /// What the id that stands for `standing` is; `None` where that has ended.
     pub fn of(key: &IntentKey, standing: &Standing) -> Option<Self> {
         let (intent, grant) = match (&standing.grant, &standing.undecided) {
-            (Some(it), _) => (&it.intent, Some((it.end, it.token, it.intent.hold))),
+            (Some(it), _) => (&it.intent, Some(LiveGrant { start: it.start, end: it.end, token: it.token })),
             (None, Some(it)) => (&it.intent, None),
             (None, None) => return None,
         };
-        Some(Live { key: key.clone(), claims: Arc::clone(&intent.claims), grant })
+        Some(Live { key: key.clone(), intent: Arc::clone(intent), grant })
     }
 }
 
@@ -155,9 +172,12 @@ impl Sessions {
             }
             _ => None,
         };
+        let mut rights = self.forbidding.take();
+        rights.extend(closed.origins.iter().enumerate().filter_map(note_of));
         SessionNotes {
             declared: closed.origins.iter().enumerate().filter_map(by).collect(),
             sessions: std::mem::take(changes).into_values().collect(),
+            rights,
         }
     }
 
@@ -183,5 +203,17 @@ impl Sessions {
         if let Some(changes) = &mut self.changes {
             changes.insert((agent.clone(), Arc::clone(label)), change);
         }
+    }
+}
+
+/// What the record says of the rights of one input.
+fn note_of((input, origin): (usize, &Origin)) -> Option<RightsNote> {
+    match &origin.ask {
+        Ask::Declare { bounding, .. } => {
+            let sent = bounding.as_ref()?.lowered()?;
+            Some(RightsNote::Lowered { input, sent })
+        }
+        Ask::Administer { by } => Some(RightsNote::Administered { input, by: by.clone() }),
+        Ask::Invalid { .. } | Ask::Other => None,
     }
 }

@@ -1,15 +1,18 @@
 //! From a slot's outcome to who is told what, and where.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::intents::{Waiter, Waiters};
-use super::watch::{NoWatch, Room, Seen, size};
-use super::{Ask, Effect, LaneId, Origin, Place, Sessions};
+use super::bounding::Bounding;
+use super::intents::{Payment, Waiter, Waiters};
+use super::looking::{Reader, Scope};
+use super::watch::{Room, Seen, TooManyWatches, size};
+use super::{Ask, Denial, Door, Effect, LaneId, Origin, Place, Sessions};
 use crate::limits::Limit;
-use crate::resolver::{Input, Resolver, SlotOutcome};
+use crate::resolver::{Input, Resolver, SlotOutcome, SystemOp};
 use crate::slot::Closed;
-use crate::types::{self, Agent, Decision, FixedMap, IntentId, IntentKey, Slot, Time};
+use crate::types::{self, Agent, Decision, FixedMap, IntentId, IntentKey, Micros, Slot, Time};
 use crate::wire::{
     Answer, ContestedNews, Extensions, Holding, Refusal, ToAgent, Verdict, Watch, raw_mode, raw_target,
 };
@@ -43,6 +46,7 @@ impl Sessions {
         send: &mut Tell<'_>,
     ) {
         let when = (outcome.slot, outcome.at);
+        self.intents.follow_slot(outcome.at, self.terms.retention);
         let is_lease = |token| resolver.grant(token).is_some_and(|grant| grant.intent.hold);
         let mut fates = Fates::new(closed, outcome);
         let last_words = LastWords::of(&outcome.decisions);
@@ -59,45 +63,86 @@ impl Sessions {
         }
         self.bind_fates(&mut fates, None);
         for news in &outcome.contested {
-            let note = self.note(&news.by, news.by_id).unwrap_or_default();
-            let message = ContestedNews::of(news, when, note);
+            let message = ContestedNews::of(news, when, self.note_for(news));
             self.tell_holder(&news.holder, &message.into(), room, send);
         }
         self.intents.forget_ended(outcome.at);
+        self.settle_payments(outcome.at);
+        self.tell_administrators(closed, outcome, send);
+    }
+
+    /// What was paid for what came to nothing is given back, and leases that last longer are paid for.
+    fn settle_payments(&mut self, now: Time) {
+        for payment in self.intents.take_payments() {
+            match payment {
+                Payment::Back(agent, cost) => self.pay_back(&agent, cost, now),
+                Payment::Renewal(agent, span, in_force) => self.pay_for_renewal(&agent, span, in_force, now),
+            }
+        }
+    }
+
+    /// The core says nothing of an operator's release where there is nothing to release; an agent that asked is told.
+    fn tell_administrators(&self, closed: &Closed<Origin>, outcome: &SlotOutcome, send: &mut Tell<'_>) {
+        let inputs = closed.batch.inputs().iter().zip(&closed.origins).enumerate();
+        for (at, (input, origin)) in inputs {
+            let (Input::System { op: SystemOp::Release { id, .. }, .. }, Some(place)) = (input, origin.from)
+            else {
+                continue;
+            };
+            let is_answered = outcome.decisions.iter().any(|decision| decision.answers == Some(at));
+            if !is_answered && self.is_live(place) {
+                let (slot, at) = (outcome.slot, outcome.at);
+                let (request, verdict, extensions) =
+                    (origin.request, Verdict::ReleasedUnknown, Extensions::NONE);
+                send(
+                    place,
+                    &Answer { request, id: *id, slot, at, repeat: false, verdict, extensions }.into(),
+                );
+            }
+        }
     }
 
     /// Sends every decision from here on to `place`, as far as it keeps up. A watch that cannot be
     /// taken up is answered as rejected, with id 0.
-    pub fn watch(&mut self, place: Place, watch: &Watch, now: Time) -> Vec<Effect> {
+    pub(super) fn watch(&mut self, place: Place, watch: &Watch, door: &Door<'_>) -> Vec<Effect> {
         if !self.is_live(place) {
             return Vec::new();
         }
-        let (reason, field) = if self.draining.is_some() {
-            (Refusal::Draining, "") // nothing is decided any more that could be watched
-        } else {
-            match self.watchers.add(place, watch) {
-                Ok(()) => return Vec::new(),
-                Err(NoWatch(Some(field))) => (Refusal::Invalid, field),
-                Err(NoWatch(None)) => (Refusal::Overloaded, ""),
-            }
+        let message = match self.add_watch(place, watch, door) {
+            Ok(()) => return Vec::new(),
+            Err(denial) => self.refuse(watch.request, denial, door.now),
         };
-        if reason == Refusal::Overloaded {
-            self.reached.note(Limit::Watches);
-        }
-        let message = self.refuse_look(watch.request, reason, field, now);
         vec![Effect::Send { to: place, message }]
     }
 
-    /// The answer to a listing or a watch that is refused.
+    fn add_watch(&mut self, place: Place, watch: &Watch, door: &Door<'_>) -> Result<(), Denial> {
+        if self.draining.is_some() {
+            return Err(refusal(Refusal::Draining, "")); // nothing is decided any more that could be watched
+        }
+        let scope = Scope::of(watch.under.as_deref(), watch.agent.as_deref());
+        let scope = scope.map_err(|field| refusal(Refusal::Invalid, field))?;
+        let reader = self.may_look(place.connection, &scope, door.now)?;
+        let added = self.watchers.add(place, watch.request, scope, reader.reads_all());
+        added.map_err(|TooManyWatches| {
+            self.reached.note(Limit::Watches);
+            refusal(Refusal::Overloaded, "")
+        })
+    }
+
+    /// The answer to a listing that is refused.
     pub fn refuse_look(&self, request: u64, reason: Refusal, field: &str, now: Time) -> ToAgent {
+        self.refuse(request, refusal(reason, field), now)
+    }
+
+    /// The answer to a listing or a watch that is refused.
+    pub fn refuse(&self, request: u64, denial: Denial, now: Time) -> ToAgent {
         let (slot, at) = self.open_slot(now);
-        let verdict = Verdict::Rejected {
-            reason,
-            field: field.to_owned(),
-            hint: self.draining.as_deref().filter(|_| reason == Refusal::Draining).unwrap_or_default().into(),
-            retry_after_us: None,
-            kept: false,
-        };
+        let Denial { reason, field, mut hint, retry_after } = denial;
+        if reason == Refusal::Draining {
+            hint = self.draining.as_deref().unwrap_or_default().to_owned();
+        }
+        let retry_after_us = retry_after.map(Micros::as_us);
+        let verdict = Verdict::Rejected { reason, field, hint, retry_after_us, kept: false };
         let id = IntentId::new(0);
         Answer { request, id, slot, at, repeat: false, verdict, extensions: Extensions::NONE }.into()
     }
@@ -126,6 +171,9 @@ impl Sessions {
         send: &mut Tell<'_>,
     ) {
         let answer = self.answer_of(decision, origin, when, resolver);
+        if let (types::Verdict::Rejected { .. }, Some(origin)) = (&decision.verdict, origin) {
+            self.pay_back(&decision.key.agent, origin.cost(), when.1);
+        }
         self.tell_watchers(decision, origin, &answer, room, send);
         let asker = origin.and_then(|origin| Some(Waiter { place: origin.from?, request: origin.request }));
         let (waiters, owner) = self.concerned(decision, asker.is_some());
@@ -160,15 +208,34 @@ impl Sessions {
         when: (Slot, Time),
         resolver: &Resolver,
     ) -> Answer {
-        let holding = |blocker: &types::Blocker| self.holding(blocker, resolver);
+        let reader = OnceCell::new();
+        let holding = |blocker: &types::Blocker| {
+            let reader = reader.get_or_init(|| self.reader(&decision.key.agent));
+            self.holding(blocker, resolver, reader)
+        };
         let mut answer = Answer::of(decision, 0, when, &holding);
         answer.repeat &= !self.intents.is_new_grant(decision);
+        if let Some(bounding) = self.bounding_of(decision, origin) {
+            answer.extensions = bounding.told().extensions();
+        }
         if let (Verdict::Rejected { hint, .. }, Some(Origin { ask: Ask::Invalid { hint: of }, .. })) =
             (&mut answer.verdict, origin)
         {
             hint.push_str(of);
         }
         answer
+    }
+
+    /// What was sent of the intent that `decision` is about, where its agent is to know that less counts.
+    fn bounding_of<'a>(&'a self, decision: &Decision, origin: Option<&'a Origin>) -> Option<&'a Bounding> {
+        if let Some(Origin { ask: Ask::Declare { bounding, .. }, .. }) = origin {
+            return bounding.as_deref();
+        }
+        if !is_about_placement(&decision.verdict) {
+            return None;
+        }
+        let route = self.intents.route(&decision.key.agent, decision.key.id)?;
+        route.boundings().last().map(|bounding| &**bounding)
     }
 
     /// Whose fate a decision is, by request, and where its intent lives, where that is to hear of it:
@@ -232,6 +299,13 @@ impl Sessions {
         with_room.for_each(|to| send(to, message));
     }
 
+    /// The note of who wants a grant, where its holder may look at what that one claims.
+    fn note_for(&self, news: &types::Contested) -> &str {
+        let Some(route) = self.intents.route(&news.by, news.by_id) else { return "" };
+        let reader = self.reader(&news.holder.agent);
+        if route.claims.iter().all(|claim| reader.reads(&claim.target)) { &route.note } else { "" }
+    }
+
     /// Where to find session `label` of `agent`, or else all others of the name; and whether it is
     /// the session itself.
     fn reach(&self, agent: &Agent, label: &Arc<str>) -> (Vec<Place>, bool) {
@@ -273,10 +347,13 @@ impl Sessions {
         events.iter().for_each(|(to, message)| send(*to, message));
     }
 
-    /// What the holder of a blocker has there, as it stands after the slot.
-    fn holding(&self, blocker: &types::Blocker, resolver: &Resolver) -> Option<Holding> {
+    /// What the holder of a blocker has there, as it stands after the slot, where `reader` may look at it.
+    fn holding(&self, blocker: &types::Blocker, resolver: &Resolver, reader: &Reader) -> Option<Holding> {
         let grant = resolver.grant(blocker.token?)?;
         let claim = grant.intent.claims.get(blocker.their_claim)?;
+        if *reader.agent() != blocker.key.agent && !reader.reads(&claim.target) {
+            return None;
+        }
         Some(Holding {
             target: raw_target(&claim.target),
             mode: raw_mode(claim.mode),
@@ -306,6 +383,10 @@ impl<'a> LastWords<'a> {
     }
 }
 
+fn refusal(reason: Refusal, field: &str) -> Denial {
+    Denial { reason, field: field.to_owned(), hint: String::new(), retry_after: None }
+}
+
 fn looks_like_an_end(verdict: &types::Verdict) -> bool {
     match verdict {
         types::Verdict::Expired { .. } => true,
@@ -313,6 +394,13 @@ fn looks_like_an_end(verdict: &types::Verdict) -> bool {
         types::Verdict::Stale { kept, .. } => !kept,
         _ => false,
     }
+}
+
+fn is_about_placement(verdict: &types::Verdict) -> bool {
+    matches!(
+        verdict,
+        types::Verdict::Granted { .. } | types::Verdict::Conflict(_) | types::Verdict::Stale { .. }
+    )
 }
 
 fn is_waiting(verdict: &types::Verdict) -> bool {

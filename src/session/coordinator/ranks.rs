@@ -31,7 +31,7 @@ impl Sessions {
 /// Whether a revision of what is in force asks for nothing that its grant cannot hold already, as far as it can be
 /// told without the grant's windows and the rules: whether it does is the core's to say. It ends no later,
 /// and each claim, in order, lies within the next old one that it can be a part of.
-fn gives_back(route: &Route, intent: &Intent) -> bool {
+pub(super) fn gives_back(route: &Route, intent: &Intent) -> bool {
     let (Some(end), Start::At(start)) = (route.end(), intent.start) else { return false };
     let mut old = route.claims.iter();
     intent.slack == Micros::ZERO

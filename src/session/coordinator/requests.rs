@@ -2,14 +2,19 @@
 
 use std::sync::Arc;
 
+use super::bounding::Bounding;
+use super::forbidding::Attempt;
 use super::intents::{OverLimit, Wanted};
-use super::{Admission, Ask, Denial, Effect, Member, Origin, Place, Sessions};
+use super::priority::Caps;
+use super::rights::{Asked as AskedAt, Forbidden};
+use super::{Admission, Ask, Denial, Effect, Member, Origin, Place, Sessions, Terms};
 use crate::limits::{self, Limit};
-use crate::resolver::AgentOp;
-use crate::slot::{Asked, Rank, Turned};
+use crate::resolver::{AgentOp, SystemOp};
+use crate::slot::{Asked, Rank, Refused, Turned};
 use crate::types::{Agent, IntentId, Invalid, Micros, Time};
 use crate::wire::{
-    Answer, Declaration, Extensions, Refusal, Release, Renew, ToAgent, ToCoordinator, Verdict, Watch,
+    Administer, Answer, Declaration, Extensions, Refusal, Release, Renew, ToAgent, ToCoordinator, Verdict,
+    Watch,
 };
 
 /// Nothing new is taken in: the batch, as it was.
@@ -24,6 +29,12 @@ pub trait Inbox {
     /// # Errors
     /// Where nothing new is taken in.
     fn take_in(&self, agent: &Agent, batch: Vec<Asked<Origin>>) -> Result<Vec<Turned<Origin>>, Drained>;
+
+    /// Takes in what an agent asks for in the operator's place.
+    ///
+    /// # Errors
+    /// Where there is no room for it in this slot, or nothing new is taken in.
+    fn administer(&self, op: SystemOp, origin: Origin) -> Result<(), Refused>;
 }
 
 /// How many messages did not reach the core, by why.
@@ -70,6 +81,12 @@ pub struct Request(Inner);
 enum Inner {
     /// For the core, or refused before it.
     Core(Vec<Result<Message, Denied>>),
+    /// To release another's intent.
+    Administer {
+        request: u64,
+        id: IntentId,
+        whose: Result<Administer, Denied>,
+    },
     Watch(Watch),
     Bye,
     /// Answered elsewhere.
@@ -82,9 +99,7 @@ impl From<ToCoordinator> for Request {
             ToCoordinator::Declare(declare) => {
                 Inner::Core(declare.batch.into_iter().map(of_declaration).collect())
             }
-            ToCoordinator::Release(Release { request, id, extensions }) => {
-                Inner::Core(vec![of_plain(request, AgentOp::Release { id }, &extensions)])
-            }
+            ToCoordinator::Release(release) => of_release(&release),
             ToCoordinator::Renew(Renew { request, id, until, extensions }) => {
                 Inner::Core(vec![of_plain(request, AgentOp::Renew { id, until }, &extensions)])
             }
@@ -119,7 +134,8 @@ impl Sessions {
     pub fn request(&mut self, from: Place, Request(request): Request, door: &Door<'_>) -> Vec<Effect> {
         match request {
             Inner::Core(messages) => self.hand_on(from, messages, door),
-            Inner::Watch(watch) => self.watch(from, &watch, door.now),
+            Inner::Administer { request, id, whose } => self.administer(from, (request, id), whose, door),
+            Inner::Watch(watch) => self.watch(from, &watch, door),
             Inner::Bye => self.bye(from.connection),
             Inner::Other => Vec::new(),
         }
@@ -172,6 +188,7 @@ impl Sessions {
         };
         let answers = turned.into_iter().filter_map(|(agent, denial, op, origin)| {
             self.intents.settle(&agent, &origin);
+            self.pay_back(&agent, origin.cost(), now);
             self.refusals.note(denial.reason);
             if denial.reason == Refusal::Overloaded {
                 self.reached.note(Limit::SlotInputs);
@@ -201,26 +218,25 @@ impl Sessions {
     fn admit(&mut self, member: &Member, message: &mut Message, door: &Door<'_>) -> Result<Rank, Denial> {
         let agent = &member.agent;
         if member.label.is_none() {
-            return Err(denial(Refusal::Forbidden, "an observer only lists and watches"));
+            return Err(self.forbid_observer(agent, attempt(&message.op), door));
         }
-        if !matches!(message.op, AgentOp::Invalid { .. }) {
-            door.admission.admit(agent, &message.op)?;
-        }
+        let bounding = match &message.op {
+            AgentOp::Invalid { .. } => None,
+            _ => self.weigh(agent, message, door)?,
+        };
         let rank = self.rank(agent, &message.op);
         let adds = match &message.op {
             AgentOp::Declare(intent) | AgentOp::Revise(intent) => Some((message.id, &*intent.claims)),
             _ => None,
         };
         let (slot, _) = self.open_slot(door.now);
-        match self.intents.reserve(agent, slot, Wanted { rank, adds }, &self.terms.bounds) {
-            Ok(reserved) => {
-                if let Ask::Declare { load, .. } = &mut message.ask {
-                    *load = reserved;
-                }
-                Ok(rank)
-            }
-            Err(over) => Err(self.over(over, door.now)),
+        let reserved = self.intents.reserve(agent, slot, Wanted { rank, adds }, &self.terms.bounds);
+        let load = reserved.map_err(|over| self.over(over, door.now))?;
+        if let Some(bounding) = &bounding {
+            self.pay_for(agent, bounding, door.now);
         }
+        message.ask.bind(load, bounding);
+        Ok(rank)
     }
 
     /// What is told of a limit that was reached: which it is, and when to come back.
@@ -254,6 +270,102 @@ impl Sessions {
         Denial { field, retry_after: Some(retry_after), ..denial(Refusal::Overloaded, &hint) }
     }
 
+    /// Asks the rights and the check of the operator's own, and has the message say what counts of its priority.
+    fn weigh(
+        &mut self,
+        agent: &Agent,
+        message: &mut Message,
+        door: &Door<'_>,
+    ) -> Result<Option<Arc<Bounding>>, Denial> {
+        let caps = match self.judge(agent, &message.op, door.now) {
+            Ok(caps) => caps,
+            Err(why) => {
+                return Err(self.forbid(agent, attempt(&message.op), why, door.now));
+            }
+        };
+        if let Err(denial) = door.admission.admit(agent, &message.op) {
+            if denial.reason != Refusal::Forbidden {
+                return Err(denial);
+            }
+            let why = Forbidden::by_check(denial.field, denial.hint);
+            let forbidden = self.forbid(agent, attempt(&message.op), why, door.now);
+            return Err(Denial { retry_after: denial.retry_after, ..forbidden });
+        }
+        Ok(self.bound(agent, &mut message.op, &caps, door.now))
+    }
+
+    /// What rights say of a valid message: how much of its priority counts. A release is never forbidden.
+    fn judge(&self, agent: &Agent, op: &AgentOp, now: Time) -> Result<Caps, Forbidden> {
+        let asked = self.asked_at(now);
+        match op {
+            AgentOp::Declare(intent) | AgentOp::Revise(intent) => self.rights.judge(agent, intent, asked),
+            AgentOp::Renew { id, until } => {
+                let route = self.intents.route(agent, *id);
+                let granted = route.and_then(|route| Some((route, route.granted()?)));
+                // Without a grant there is nothing to renew, which is the core's to say.
+                let Some((route, (start, _))) = granted else { return Ok(Caps::default()) };
+                let renewed = self.rights.judge_renewal(agent, &route.claims, (start, *until), asked);
+                renewed.map(|()| Caps::default())
+            }
+            AgentOp::Release { .. } | AgentOp::Invalid { .. } => Ok(Caps::default()),
+        }
+    }
+
+    fn asked_at(&self, now: Time) -> AskedAt {
+        let Terms { slot_length, min_lead, .. } = self.terms;
+        AskedAt { decided_at: self.open_slot(now).1, min_lead, slot_length }
+    }
+
+    fn forbid_observer(&mut self, agent: &Agent, asked: Attempt, door: &Door<'_>) -> Denial {
+        let why = Forbidden::by_check(String::new(), "an observer only lists and watches".into());
+        self.forbid(agent, asked, why, door.now)
+    }
+
+    /// Releases another's intent, where the rights say so.
+    fn administer(
+        &mut self,
+        from: Place,
+        (request, id): (u64, IntentId),
+        whose: Result<Administer, Denied>,
+        door: &Door<'_>,
+    ) -> Vec<Effect> {
+        let Some(member) = self.members.get(&from.connection).cloned() else { return Vec::new() };
+        let denied = |denial| Denied { id, request, revision: false, denial };
+        let done = whose.and_then(|whose| {
+            self.may_administer(&member, &whose, id, door).map_err(denied)?;
+            let label = member.label.clone().unwrap_or_else(|| Arc::from(""));
+            let ask = Ask::Administer { by: member.agent.clone() };
+            let origin = Origin { from: Some(from), label, request, ask };
+            let Administer { agent, reason } = whose;
+            let op = SystemOp::Release { agent, id, reason };
+            door.inbox
+                .administer(op, origin)
+                .map_err(|refused| denied(no_room_for_operator(refused, door.now)))
+        });
+        let Err(denied) = done else { return Vec::new() };
+        self.refusals.note(denied.denial.reason);
+        let message = self.answer_to(&member.agent, denied, door.now);
+        vec![Effect::Send { to: from, message }]
+    }
+
+    fn may_administer(
+        &mut self,
+        member: &Member,
+        whose: &Administer,
+        id: IntentId,
+        door: &Door<'_>,
+    ) -> Result<(), Denial> {
+        let asked = || Attempt::Administer(whose.agent.clone(), id);
+        if member.label.is_none() {
+            return Err(self.forbid_observer(&member.agent, asked(), door));
+        }
+        let claims = self.intents.route(&whose.agent, id).map(|route| Arc::clone(&route.claims));
+        let claims = claims.unwrap_or_else(|| Arc::from([]));
+        let rights = Arc::clone(&self.rights);
+        let judged = rights.may_administer(&member.agent, &claims);
+        judged.map_err(|why| self.forbid(&member.agent, asked(), why, door.now))
+    }
+
     /// After a reconnect an intent goes on on the lane on which its session first names it. Another session
     /// of the name takes it up only where that one is gone for good: otherwise it comes back for its news.
     fn take_up(&mut self, agent: &Agent, id: IntentId, place: Place, label: &Arc<str>) {
@@ -279,6 +391,22 @@ impl Sessions {
     }
 }
 
+fn of_release(release: &Release) -> Inner {
+    let Release { request, id, extensions } = release;
+    let (request, id) = (*request, *id);
+    let denied = |denial| Denied { id, request, revision: false, denial };
+    let whose = match release.administers() {
+        Ok(None) => return Inner::Core(vec![of_plain(request, AgentOp::Release { id }, extensions)]),
+        Ok(Some(whose)) => Ok(whose),
+        Err(field) => Err(denied(Denial { field: field.into(), ..denial(Refusal::Invalid, "") })),
+    };
+    let whose = match not_understood(extensions, &[Release::ADMINISTER]) {
+        Some(denial) => Err(denied(denial)),
+        None => whose,
+    };
+    Inner::Administer { request, id, whose }
+}
+
 fn of_plain(request: u64, op: AgentOp, extensions: &Extensions) -> Result<Message, Denied> {
     let message = Message { id: op.id(), request, revision: false, op, ask: Ask::Other };
     understood(message, extensions)
@@ -295,7 +423,7 @@ fn of_declaration(declaration: Declaration) -> Result<Message, Denied> {
     let (op, ask) = match intent.parse() {
         Ok(intent) => {
             let note = note.as_str().into();
-            let ask = Ask::Declare { id, note, claims: Arc::clone(&intent.claims), load: None };
+            let ask = Ask::Declare { id, note, claims: Arc::clone(&intent.claims), load: None, bounding: None };
             (if revision { AgentOp::Revise(intent) } else { AgentOp::Declare(intent) }, ask)
         }
         Err(why) => {
@@ -313,13 +441,34 @@ fn check_note(note: &str) -> Result<(), Invalid> {
 
 /// A message whose sender insists on an extension that is not known here is refused.
 fn understood(message: Message, extensions: &Extensions) -> Result<Message, Denied> {
-    let Some(number) = extensions.first_not_understood(&[]) else { return Ok(message) };
-    let denial = Denial {
-        hint: format!("extension {number:#06x} is not known here"),
-        ..denial(Refusal::Unsupported, "")
-    };
+    let Some(denial) = not_understood(extensions, &[]) else { return Ok(message) };
     let Message { id, request, revision, .. } = message;
     Err(Denied { id, request, revision, denial })
+}
+
+fn not_understood(extensions: &Extensions, known: &[u16]) -> Option<Denial> {
+    let number = extensions.first_not_understood(known)?;
+    let hint = format!("extension {number:#06x} is not known here");
+    Some(Denial { hint, ..denial(Refusal::Unsupported, "") })
+}
+
+/// What a message tries to do, for the record.
+fn attempt(op: &AgentOp) -> Attempt {
+    match op {
+        AgentOp::Declare(_) | AgentOp::Revise(_) | AgentOp::Invalid { .. } => Attempt::Declare(op.id()),
+        AgentOp::Renew { id, .. } => Attempt::Renew(*id),
+        AgentOp::Release { id } => Attempt::Release(*id),
+    }
+}
+
+fn no_room_for_operator(refused: Refused, now: Time) -> Denial {
+    match refused {
+        Refused::Full(full) => {
+            let retry_after = Some(full.until.since(now));
+            Denial { retry_after, ..denial(Refusal::Overloaded, "the slot has no room for it") }
+        }
+        Refused::Draining => denial(Refusal::Draining, "the coordinator shuts down"),
+    }
 }
 
 fn denial(reason: Refusal, hint: &str) -> Denial {

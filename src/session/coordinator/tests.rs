@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::resolver::{Resolver, Rules};
-use crate::slot::{Asked, Collector, Turned};
+use crate::resolver::{Resolver, Rules, SystemOp};
+use crate::slot::{Asked, Collector, Refused, Turned};
 use crate::types::{IntentKey, RawClaim, RawIntent, RawMode, RawTarget, Token};
 use crate::wire::{Declaration, Declare, Extensions, Hello, Release, Renew, Role, Verdict};
 
@@ -88,6 +88,10 @@ impl Inbox for Queue {
     fn take_in(&self, agent: &Agent, batch: Vec<Asked<Origin>>) -> Result<Vec<Turned<Origin>>, Drained> {
         Ok(self.0.borrow_mut().agent_inputs(self.1, agent, batch))
     }
+
+    fn administer(&self, op: SystemOp, origin: Origin) -> Result<(), Refused> {
+        Ok(self.0.borrow_mut().system_input(self.1, op, origin).map(drop)?)
+    }
 }
 
 struct AlwaysRoom;
@@ -117,6 +121,7 @@ impl World {
             slot_length: LENGTH,
             min_lead: Micros::ZERO,
             horizon: Micros::from_secs(3600),
+            retention: Micros::from_secs(60),
             software: String::new(),
             bounds: Bounds::default(),
         };

@@ -1,9 +1,10 @@
 //! Watchers: lanes that are sent every decision, as long as they keep up.
 
+use super::looking::Scope;
 use super::{ConnectionId, Place};
 use crate::limits;
-use crate::types::{Agent, Claim, IntentKey, Path, Slot, Target, Time};
-use crate::wire::{Extensions, ToAgent, Verdict, Watch, WatchEvent};
+use crate::types::{Claim, IntentKey, Path, Slot, Target, Time};
+use crate::wire::{Conflict, Extensions, ToAgent, Verdict, WatchEvent};
 
 /// Whether a connection has room for what may as well be left out.
 pub trait Room {
@@ -25,8 +26,9 @@ pub(super) struct Watchers(Vec<Watcher>);
 struct Watcher {
     place: Place,
     request: u64,
-    under: Option<Path>,
-    agent: Option<Agent>,
+    scope: Scope,
+    /// Nothing is hidden from it.
+    reads_all: bool,
     missed: u64,
 }
 
@@ -40,19 +42,22 @@ pub(super) struct Seen<'a> {
     pub(super) note: &'a str,
 }
 
-/// Why a watch was not taken up: which field is at fault, or `None` where there are too many.
-pub(super) struct NoWatch(pub(super) Option<&'static str>);
+/// As many watches as there may be.
+pub(super) struct TooManyWatches;
 
 impl Watchers {
-    pub(super) fn add(&mut self, place: Place, watch: &Watch) -> Result<(), NoWatch> {
+    pub(super) fn add(
+        &mut self,
+        place: Place,
+        request: u64,
+        scope: Scope,
+        reads_all: bool,
+    ) -> Result<(), TooManyWatches> {
         let of_connection = self.0.iter().filter(|other| other.place.connection == place.connection);
         if of_connection.count() >= limits::WATCHES_OF_A_CONNECTION || self.0.len() >= limits::WATCHES {
-            return Err(NoWatch(None));
+            return Err(TooManyWatches);
         }
-        let under = watch.under.as_deref().map(|text| Path::new(text).ok_or(NoWatch(Some("under"))));
-        let agent = watch.agent.as_deref().map(|name| Agent::new(name).ok_or(NoWatch(Some("agent"))));
-        let (under, agent) = (under.transpose()?, agent.transpose()?);
-        self.0.push(Watcher { place, request: watch.request, under, agent, missed: 0 });
+        self.0.push(Watcher { place, request, scope, reads_all, missed: 0 });
         Ok(())
     }
 
@@ -76,11 +81,14 @@ impl Watchers {
     /// with the next one.
     pub(super) fn events(&mut self, seen: &Seen<'_>, room: &dyn Room) -> Vec<(Place, ToAgent)> {
         let mut events = Vec::new();
-        // Only numbers of fixed width tell the watchers' events apart: they are of one size.
+        // Only numbers of fixed width tell the events of those apart from whom nothing is hidden: they are of one size.
         let mut bytes = None;
         for watcher in self.0.iter_mut().filter(|watcher| watcher.wants(seen)) {
             let event = watcher.event(seen).into();
-            let bytes = *bytes.get_or_insert_with(|| size(&event));
+            let bytes = match watcher.reads_all {
+                true => *bytes.get_or_insert_with(|| size(&event)),
+                false => size(&event),
+            };
             if room.has_room(watcher.place.connection, bytes) {
                 events.push((watcher.place, event));
                 watcher.missed = 0;
@@ -94,9 +102,9 @@ impl Watchers {
 
 impl Watcher {
     fn wants(&self, seen: &Seen<'_>) -> bool {
-        let agent = self.agent.as_ref().is_none_or(|agent| *agent == seen.key.agent);
-        agent
-            && self.under.as_ref().is_none_or(|under| seen.claims.iter().any(|claim| is_under(claim, under)))
+        let Scope { under, agent } = &self.scope;
+        agent.as_ref().is_none_or(|agent| *agent == seen.key.agent)
+            && under.as_ref().is_none_or(|under| seen.claims.iter().any(|claim| is_under(claim, under)))
     }
 
     fn event(&self, seen: &Seen<'_>) -> WatchEvent {
@@ -107,11 +115,21 @@ impl Watcher {
             id: seen.key.id,
             slot: seen.slot,
             at: seen.at,
-            verdict: seen.verdict.clone(),
+            verdict: if self.reads_all { seen.verdict.clone() } else { without_holdings(seen.verdict) },
             note: seen.note.to_owned(),
             extensions: Extensions::NONE,
         }
     }
+}
+
+/// Who is in the way, without what it holds there, which the watcher may not look at.
+fn without_holdings(verdict: &Verdict) -> Verdict {
+    let mut verdict = verdict.clone();
+    if let Verdict::Conflict(Conflict { blockers, .. }) | Verdict::RenewDenied { blockers, .. } = &mut verdict
+    {
+        blockers.iter_mut().for_each(|blocker| blocker.holding = None);
+    }
+    verdict
 }
 
 /// Whether a claim lies at or below `under`. A region lies just below its frame.

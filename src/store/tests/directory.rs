@@ -44,6 +44,25 @@ fn records_are_read_back_over_segments_and_lives() {
 }
 
 #[test]
+fn a_log_of_an_earlier_version_is_read_and_goes_on_in_a_segment_of_its_own() {
+    let (disk, log) = filled(options(), 2);
+    drop(log);
+    let mut bytes = disk.content(&plain_name(1)).unwrap();
+    bytes[8..10].copy_from_slice(&1_u16.to_le_bytes());
+    bytes[12..16].fill(0);
+    let crc = crc32fast::hash(&bytes[..64]);
+    bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+    disk.plant(&plain_name(1), &bytes);
+    let (mut log, _, found) = open(&disk, options(), Begin::GoOn).unwrap();
+    assert_eq!(found, bodies(2));
+    assert_eq!((log.append(&body(3)), log.position().0), (Appended::Committed, 2));
+    drop(log);
+    let (mut log, _, found) = open(&disk, options(), Begin::GoOn).unwrap();
+    assert_eq!(found, bodies(3));
+    assert_eq!((log.append(&body(4)), log.position().0), (Appended::Committed, 2), "it is of this version");
+}
+
+#[test]
 fn a_record_longer_than_a_segment_has_one_for_itself() {
     let (disk, mut log) = filled(options(), 2);
     let long = vec![7; 20_000];
