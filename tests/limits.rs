@@ -334,6 +334,20 @@ async fn a_revision_counts_in_place_of_its_grant_once_it_is_granted_and_not_wher
 }
 
 #[tokio::test]
+async fn an_agent_that_has_as_much_as_it_may_still_gives_back_a_part() {
+    let rig = Rig::with(|limits| limits.windows_per_agent = limits::CLAIMS);
+    let (_agent, mut agent) = rig.agent("agent").await;
+    let paths: Vec<String> = (0..limits::CLAIMS).map(|it| format!("a/{it}")).collect();
+    let all: Vec<&str> = paths.iter().map(String::as_str).collect();
+    let Verdict::Granted { start, .. } = rig.verdict(&mut agent, claims(&all, 1)).await else {
+        panic!("not granted")
+    };
+    let part = RawIntent { start: Some(start.as_us()), ..claims(&all[..10], 1) };
+    assert!(matches!(rig.revised(&mut agent, part).await, Verdict::Granted { .. }));
+    assert!(matches!(rig.verdict(&mut agent, claims(&["b"], 2)).await, Verdict::Granted { .. }));
+}
+
+#[tokio::test]
 async fn where_a_path_is_crowded_several_claims_are_refused_and_one_is_not() {
     let rig = Rig::with(|limits| limits.windows_per_path = limits::CLAIMS);
     let (_many, mut many) = rig.agent("many").await;

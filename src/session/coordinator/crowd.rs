@@ -4,6 +4,7 @@
 //! decides nothing: it bounds what is handed to the core. Paths are told apart by their hash, so that a count takes a few
 //! bytes; should two paths share one, both count as both.
 
+use crate::limits;
 use crate::types::{Claim, HashedMap, Mode, Path, Target, fixed_hash};
 
 /// Claims by mode: shared, exclusive, units.
@@ -124,14 +125,15 @@ impl Crowd {
         all
     }
 
-    /// The most windows that may be in the way of one of several claims, with the claim's index; and those in the way of
-    /// all of them, claims of one path and mode counted once: among these a place is looked for from gap to gap. A claim
-    /// alone passes over crowded parts by an index, so it has none to look among.
-    pub(super) fn search(&self, claims: &[Claim]) -> Search {
+    /// The most windows that may be in the way of one of several claims, with the claim's index; and what all of the
+    /// claims cost together, those of one path and mode counted once, where their name has `own` windows.
+    ///
+    /// Several claims are looked for from gap to gap among all that is in their way. One alone passes over crowded parts
+    /// by an index; but where it finds no place, all that it reaches over are gone through for who is told, and regions
+    /// in one place are passed one by one. How many that are depends on times and shapes, which are not counted: it is
+    /// taken that a name's own windows are in its way, so that who fills a path pays for it, and nobody else.
+    pub(super) fn search(&self, claims: &[Claim], own: &Windows) -> Search {
         let mut search = Search::default();
-        if claims.len() < 2 {
-            return search;
-        }
         let mut seen = Vec::with_capacity(claims.len());
         for (index, claim) in claims.iter().enumerate() {
             let this = (fixed_hash(claim.target.path()), row(claim.mode), is_region(claim));
@@ -139,7 +141,14 @@ impl Crowd {
                 continue;
             }
             seen.push(this);
-            let in_the_way = self.in_the_way(claim);
+            let (in_the_way, own) = (self.in_the_way(claim), own.below_root_of(claim));
+            if let Target::Region(region) = &claim.target {
+                search.all += self.regions(&region.frame).min(own) / limits::SEARCH_OF_REGIONS;
+            }
+            if claims.len() == 1 {
+                search.all += in_the_way.min(own) / limits::SEARCH_OF_ONE;
+                continue;
+            }
             search.all = search.all.saturating_add(in_the_way);
             if in_the_way > search.most {
                 (search.most, search.claim) = (in_the_way, index);
@@ -154,7 +163,7 @@ impl Crowd {
     }
 }
 
-/// What an intent is looked for among; see [`Crowd::search`].
+/// What it costs to place an intent, in windows that are looked among; see [`Crowd::search`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Search {
     pub(super) all: usize,
@@ -196,6 +205,11 @@ impl Windows {
 
     pub(super) fn len(&self) -> usize {
         self.all
+    }
+
+    /// Those below the first segment of the claim's path.
+    fn below_root_of(&self, claim: &Claim) -> usize {
+        self.by_root.get(&root(claim)).copied().unwrap_or_default() as usize
     }
 
     /// The first of `claims` with which there would be more than `most` below its first segment.
@@ -271,11 +285,32 @@ mod tests {
     }
 
     #[test]
-    fn only_several_claims_are_searched_for_and_each_path_once() {
-        let crowd = crowd(&["a", "a", "b"].map(|path| claim(path, X)));
-        assert_eq!(crowd.search(&[claim("a", X)]), Search::default());
-        let searched = crowd.search(&[claim("b", X), claim("a", X), claim("a", X)]);
+    fn several_claims_are_searched_for_among_all_in_their_way_and_each_path_once() {
+        let (crowd, own) = (crowd(&["a", "a", "b"].map(|path| claim(path, X))), Windows::default());
+        assert_eq!(crowd.search(&[claim("a", X)], &own), Search::default());
+        let searched = crowd.search(&[claim("b", X), claim("a", X), claim("a", X)], &own);
         assert_eq!(searched, Search { all: 3, most: 2, claim: 1 });
+    }
+
+    #[test]
+    fn who_fills_a_path_pays_for_a_single_claim_there_and_nobody_else() {
+        let slivers = vec![claim("a", X); 10 * limits::SEARCH_OF_ONE];
+        let regions = vec![region("map"); 10 * limits::SEARCH_OF_REGIONS];
+        let mut all = crowd(&slivers);
+        all.add(&regions);
+        let mut own = Windows::default();
+        own.add(&slivers);
+        own.add(&regions);
+        for (claim, cost) in
+            [(claim("a", X), 10), (claim("b", X), 0), (claim("a/b", S), 10), (region("map"), 10)]
+        {
+            assert_eq!(
+                all.search(std::slice::from_ref(&claim), &own),
+                Search { all: cost, ..Search::default() }
+            );
+            assert_eq!(all.search(&[claim], &Windows::default()), Search::default());
+        }
+        assert_eq!(all.search(&[region("map"), region("map")], &own).all, 10);
     }
 
     #[test]
