@@ -10,6 +10,8 @@ use std::{fs, panic};
 
 use fuzz_targets::{TARGETS, run};
 
+const DOCUMENT: &str = include_str!("../docs/FUZZING.md");
+
 /// All inputs together: they are read by whoever clones the repository.
 const CORPUS_BYTES: u64 = 640 * 1024;
 
@@ -52,6 +54,7 @@ macro_rules! replays {
                 let program = format!("{}/fuzz/fuzz_targets/{target}.rs", env!("CARGO_MANIFEST_DIR"));
                 let text = fs::read_to_string(&program).unwrap_or_else(|error| panic!("{program}: {error}"));
                 assert!(text.contains(&format!("run(\"{target}\", data)")), "{program} runs {target}");
+                assert!(DOCUMENT.contains(&format!("| `{target}` |")), "{target} has its row");
             }
         }
     };

@@ -151,7 +151,7 @@ impl AgentSession {
 
     fn declaration_answered(&mut self, request: u64, answer: Answer, now: Local) {
         let Some(pending) = self.pending.get(&request) else { return };
-        let (asked_again, id, is_told) = (pending.asked > 1, pending.ask.id(), pending.is_told);
+        let (asked_again, id) = (pending.asked > 1, pending.ask.id());
         let at = answer.at;
         if let Verdict::Rejected { reason, retry_after_us, .. } = &answer.verdict
             && asked_again
@@ -205,7 +205,6 @@ impl AgentSession {
             | Verdict::RenewDeniedUnknown
             | Verdict::RenewDenied { .. } => return,
         };
-        self.done(request);
         // That a grant is kept does not say that it is the one that is known here.
         let is_granted = matches!(reply, Reply::Granted { .. });
         let is_sure = is_granted || (!asked_again && keeps_a_grant(&reply));
@@ -213,9 +212,7 @@ impl AgentSession {
             self.stands_after_all(id);
         }
         let may_be_gone = self.holdings.of(id).is_some() && !is_sure;
-        if !is_told {
-            self.reply(request, id, reply);
-        }
+        self.finish(request, id, reply);
         if may_be_gone {
             // A revision that was refused, and the coordinator does not have the grant that it was to revise.
             self.ask_standing(&[id]);
