@@ -506,7 +506,8 @@ impl Coordinator {
 
 #[cfg(test)]
 mod overload_tests;
-#[cfg(all(test, feature = "daemon"))] // which has the dice, and expressions
+#[cfg(test)]
+#[cfg(feature = "daemon")] // which has the dice, and expressions
 mod rights_tests;
 #[cfg(test)]
 mod tests;
