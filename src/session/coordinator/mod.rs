@@ -125,7 +125,13 @@ impl Origin {
 enum Ask {
     /// A declaration or revision.
     /// `load` is what it adds to the counts of windows until it is decided.
-    Declare { id: IntentId, note: Arc<str>, claims: Arc<[Claim]>, load: Option<intents::Load>, bounding: Option<Arc<Bounding>> },
+    Declare {
+        id: IntentId,
+        note: Arc<str>,
+        claims: Arc<[Claim]>,
+        load: Option<intents::Load>,
+        bounding: Option<Arc<Bounding>>,
+    },
     /// A declaration or revision with a value outside its range, and what it may be.
     Invalid { hint: &'static str },
     /// The release of another's intent, by this agent.

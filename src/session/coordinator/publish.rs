@@ -58,6 +58,9 @@ impl Sessions {
                 // What was asked since is not answered by the end of the lease before it.
                 self.intents.go_on(&decision.key);
             }
+            if let Some(origin) = origin.filter(|_| self.intents.is_new_grant(decision)) {
+                self.intents.take_at_once(&decision.key.agent, origin);
+            }
             self.tell(decision, origin, when, resolver, room, send);
             self.intents.follow(decision, goes_on, &is_lease);
         }

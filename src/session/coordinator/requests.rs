@@ -421,7 +421,8 @@ fn of_declaration(declaration: Declaration) -> Result<Message, Denied> {
     let (op, ask) = match intent.parse() {
         Ok(intent) => {
             let note = note.as_str().into();
-            let ask = Ask::Declare { id, note, claims: Arc::clone(&intent.claims), load: None, bounding: None };
+            let ask =
+                Ask::Declare { id, note, claims: Arc::clone(&intent.claims), load: None, bounding: None };
             (if revision { AgentOp::Revise(intent) } else { AgentOp::Declare(intent) }, ask)
         }
         Err(why) => {
