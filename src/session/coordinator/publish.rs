@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::intents::{Waiter, Waiters};
 use super::watch::{NoWatch, Room, Seen, size};
-use super::{Ask, Effect, LaneId, Origin, Place, Sessions};
-use crate::limits::Limit;
+use super::{Ask, ConnectionId, Effect, LaneId, Origin, Place, Sessions};
+use crate::limits::{self, Limit};
 use crate::resolver::{Input, Resolver, SlotOutcome};
 use crate::slot::Closed;
 use crate::types::{self, Agent, Decision, FixedMap, IntentId, IntentKey, Slot, Time};
@@ -74,6 +74,8 @@ impl Sessions {
         }
         let (reason, field) = if self.draining.is_some() {
             (Refusal::Draining, "") // nothing is decided any more that could be watched
+        } else if self.watches_of_the_name_at(place.connection) >= limits::WATCHES_OF_A_NAME {
+            (Refusal::Overloaded, "")
         } else {
             match self.watchers.add(place, watch) {
                 Ok(()) => return Vec::new(),
@@ -86,6 +88,11 @@ impl Sessions {
         }
         let message = self.refuse_look(watch.request, reason, field, now);
         vec![Effect::Send { to: place, message }]
+    }
+
+    fn watches_of_the_name_at(&self, connection: ConnectionId) -> usize {
+        let agent = self.members.get(&connection).map(|member| &member.agent);
+        self.watchers.count(|other| self.members.get(&other).map(|member| &member.agent) == agent)
     }
 
     /// The answer to a listing or a watch that is refused.
