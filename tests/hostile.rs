@@ -71,23 +71,18 @@ async fn a_flood_of_connections_and_of_handshakes_from_one_address_leaves_the_ot
     let house = House::open(limits);
     let mut honest = Honest::at(&house).await;
     let before = house.resident();
-    let (mut kept, mut refused, mut closed) = (Vec::new(), 0, 0);
+    let (mut kept, mut refused) = (Vec::new(), 0);
     while refused < 20 {
         match house.try_peer(ATTACKER).await {
+            // For some of them there is no room: those are closed a little later.
             Ok(peer) => kept.push(peer),
             Err(ConnectionError::ConnectionClosed(close)) => {
                 assert_eq!(close.error_code, TransportErrorCode::CONNECTION_REFUSED);
                 refused += 1;
             }
-            Err(ConnectionError::ApplicationClosed(close)) => {
-                assert_eq!(CloseCode::of(close.error_code.into()), Some(CloseCode::TooManyConnections));
-                closed += 1;
-                refused += 1;
-            }
             Err(other) => panic!("{other}"),
         }
     }
-    let _ = closed;
     honest.goes_on().await;
     house.serves_a_newcomer().await;
     house.until_reached("connections_per_address", 1).await;
@@ -330,7 +325,8 @@ async fn what_an_agent_sent_is_of_no_use_to_whoever_sends_it_again() {
     let counted = async { while house.metric(series).await < granted as f64 {} };
     soon(counted).await;
     assert_eq!(house.metric(series).await, granted as f64, "nothing was declared twice");
-    assert_eq!(house.metric("preclaim_names").await, 0.0, "and nobody else came in");
+    let is_left = async { while house.metric("preclaim_names").await > 0.0 {} };
+    soon(is_left).await; // and nobody else has come in
     house.says_little_of_peers();
 }
 
@@ -455,7 +451,7 @@ const ODD: [&str; 6] = [
     "odd' \\ $(reboot) `x` <b>",
     "\u{200b}\u{feff}odd\u{200f}\u{61c}",
     "odd\u{2028}2026-01-01T00:00:00Z  WARN all is well\u{2029}",
-    "odd=1,agent=\"an-honest-one\",peer=127.0.0.1",
+    "odd\" peer=127.0.0.1 agent=\"an-honest-one",
 ];
 
 /// What is not legal anywhere.
@@ -597,7 +593,7 @@ async fn odd_names_labels_notes_and_paths_are_shown_to_people_harmlessly_and_to_
         lines.iter().filter(|line| line.contains("WARN")).all(|line| line.starts_with("2")),
         "{lines:#?}"
     );
-    assert!(!lines.iter().any(|line| line.contains(" peer=127.0.0.1")), "{lines:#?}");
+    assert!(!lines.iter().any(|line| line.contains("peer=127.0.0.1 ")), "{lines:#?}");
     house.says_little_of_peers();
 }
 
@@ -611,7 +607,7 @@ async fn watches_that_never_read_and_a_flood_of_listings_leave_the_others_both()
         assert!(matches!(full.verdict().await.2, Verdict::Granted { .. }));
     }
     let before = house.resident();
-    let mut attackers = Vec::new();
+    let (mut attackers, mut taken_up) = (Vec::new(), 0);
     for at in 0..8 {
         let mut narrow = TransportConfig::default();
         narrow.stream_receive_window(VarInt::from_u32(4096)).receive_window(VarInt::from_u32(4096));
@@ -620,10 +616,22 @@ async fn watches_that_never_read_and_a_flood_of_listings_leave_the_others_both()
         for request in 1..=limits::WATCHES_OF_A_CONNECTION as u64 {
             lane.send(Watch { request, ..Watch::default() }).await;
         }
+        lane.send(ClockPing { seq: 1, client_us: 0 }).await;
+        taken_up += limits::WATCHES_OF_A_CONNECTION;
+        loop {
+            match lane.receive().await {
+                ToAgent::Answer(answer) => {
+                    assert!(matches!(answer.verdict, Verdict::Rejected { reason: Refusal::Overloaded, .. }));
+                    taken_up -= 1;
+                }
+                ToAgent::WatchEvent(_) => {}
+                ToAgent::ClockPong(_) => break,
+                other => panic!("{other:?}"),
+            }
+        }
         attackers.push((peer, vec![lane]));
     }
-    house.until_reached("watches", 1).await;
-    assert_eq!(house.metric("preclaim_watches").await, limits::WATCHES_OF_A_NAME as f64);
+    assert_eq!(taken_up, limits::WATCHES_OF_A_NAME);
     let client = house.settings().name("a-watcher").connect().await.unwrap();
     let mut watching = client.watch(Filter::all()).await.unwrap();
     let list = bytes(List { request: 1, granted: true, undecided: true, ..List::default() });
@@ -683,9 +691,9 @@ async fn requests_by_http_that_never_end_keep_nobody_from_an_answer() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_that_come_and_go_keep_no_other_name_out() {
-    let house = House::open("names = 4\nsessions_per_agent = 4");
+    let house = House::open("names = 16\nsessions_per_agent = 8");
     let mut honest = Honest::at(&house).await;
-    for number in 0..20 {
+    for number in 0..40 {
         let (peer, mut lane) = house.attacker(&format!("mallory-{number}")).await;
         lane.settle().await;
         peer.connection.close(VarInt::from_u32(0), b"gone");
