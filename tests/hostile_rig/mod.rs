@@ -101,7 +101,12 @@ impl House {
 
     /// Settings of a client that reaches it.
     pub(crate) fn settings(&self) -> ClientBuilder {
-        Client::builder().addr(self.addr).ca_der(&self.certificate).timeout(PATIENCE)
+        self.settings_by(self.addr)
+    }
+
+    /// The same, by way of `addr`.
+    pub(crate) fn settings_by(&self, addr: SocketAddr) -> ClientBuilder {
+        Client::builder().addr(addr).ca_der(&self.certificate).timeout(PATIENCE)
     }
 
     /// A connection from `from`, where it may be refused.
