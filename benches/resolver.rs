@@ -391,6 +391,17 @@ mod slivers {
         slots(bencher, filled_with(windows), |slot| odd(slot, 64, 60_000_000));
     }
 
+    /// A claim over all windows that one name may have on a path: each is in its way, and it is told of eight.
+    #[divan::bench(sample_count = 10, sample_size = 1)]
+    fn a_claim_over_the_most_windows(bencher: Bencher<'_, '_>) {
+        let windows = if cfg!(debug_assertions) { SLIVERS } else { OF_A_NAME };
+        slots(bencher, filled_with(windows), |slot| {
+            let over_all = vec![claim("long/queue".into(), windows * 200)];
+            let raw = intent(10_000_000 + slot, Some(3_600_000_000), over_all);
+            batch(slot, vec![declare(agent(1), slot * SLOT + 1, raw)])
+        });
+    }
+
     /// Regions in one place, as many as one name may have in a frame: a region goes past them one by one.
     #[divan::bench(sample_count = 3, sample_size = 1)]
     fn a_region_among_the_most_in_one_place(bencher: Bencher<'_, '_>) {

@@ -106,21 +106,27 @@ pub const LIVE_RANGE: RangeInclusive<usize> = 1..=1 << 26;
 /// Claims of one name's intents in force or undecided, unless configured otherwise: each is a window that is
 /// remembered, and counted at each node of its path.
 pub const WINDOWS_OF_A_NAME: usize = 1 << 18;
-/// Of these, those on one path and below it, unless configured otherwise: a quarter of [`WINDOWS_ON_A_PATH`], so that no
-/// name alone has others refused.
-pub const WINDOWS_OF_A_NAME_ON_A_PATH: usize = WINDOWS_ON_A_PATH / 4;
+/// Of these, those on one path and below it, unless configured otherwise: half of [`WINDOWS_ON_A_PATH`], so that no name
+/// alone has others refused.
+pub const WINDOWS_OF_A_NAME_ON_A_PATH: usize = WINDOWS_ON_A_PATH / 2;
 /// Windows that may be in the way of one of several claims, unless configured otherwise. In the worst case a place is
-/// looked for from gap to gap among all of them: docs/BENCHMARKS.md has what that takes.
-pub const WINDOWS_ON_A_PATH: usize = 1 << 16;
+/// looked for from gap to gap among all of them, which takes a quarter of a slot of 10 ms (docs/BENCHMARKS.md).
+pub const WINDOWS_ON_A_PATH: usize = 1 << 15;
 /// Regions of one frame, unless configured otherwise. Only those near each other are looked at together.
 pub const REGIONS_OF_A_FRAME: usize = 1 << 18;
 /// What may be configured for these: the claims of one intent at least.
 pub const WINDOWS_RANGE: RangeInclusive<usize> = CLAIMS..=1 << 26;
-/// Windows among which a slot looks for places for one name's intents of several claims, unless configured otherwise:
-/// as many as one intent may be looked for among, so that one name costs a slot no more than one such intent.
+/// Windows among which a slot looks for places for one name's intents, unless configured otherwise: as many as one
+/// intent of several claims may be looked for among, so that one name costs a slot no more than one such intent.
 pub const SEARCH_OF_A_NAME: usize = WINDOWS_ON_A_PATH;
 /// The same over all names, unless configured otherwise.
 pub const SEARCH: usize = 4 * SEARCH_OF_A_NAME;
+/// So many windows that a single claim reaches over cost as much as one among which several claims are looked for: they
+/// are gone through once, for who is told.
+pub const SEARCH_OF_ONE: usize = 8;
+/// So many regions count as one window there. In one place each costs more than that; but those of one name are mostly
+/// spread out, and then next to nothing.
+pub const SEARCH_OF_REGIONS: usize = 4;
 /// What may be configured for either.
 pub const SEARCH_RANGE: RangeInclusive<usize> = CLAIMS..=1 << 30;
 /// When to come back where too many intents are in force: some end by themselves meanwhile.

@@ -7,10 +7,12 @@ mod raw_peer;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 
 use preclaim::wire::{CloseCode, Degradations, Hello};
 use raw_peer::{Peer, hello};
+use rustls::pki_types::CertificateDer;
 
 /// A `preclaim` that was started, and is ended with the test.
 struct Daemon {
@@ -112,9 +114,9 @@ fn a_second_one_on_the_same_port_says_so_and_what_to_do() {
     assert_eq!(first.end().0.code(), Some(0));
 }
 
-#[test]
-fn serve_takes_its_certificate_from_files_and_tells_agents_when_it_stops() {
-    let dir = std::env::temp_dir().join(format!("preclaim-serve-{}", std::process::id()));
+/// A directory with a configuration that lets in everybody, its file, and the coordinator's certificate.
+fn open_to_all(name: &str) -> (PathBuf, PathBuf, CertificateDer<'static>) {
+    let dir = std::env::temp_dir().join(format!("preclaim-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let (cert, key, config) = (dir.join("cert.pem"), dir.join("key.pem"), dir.join("preclaim.toml"));
@@ -126,6 +128,39 @@ fn serve_takes_its_certificate_from_files_and_tells_agents_when_it_stops() {
          [auth]\nmode = \"open\"\n[state]\ndir = {state:?}\nsegment_size = \"1MiB\"\n[metrics]\naddr = \"127.0.0.1:0\"\n"
     );
     std::fs::write(&config, text).unwrap();
+    (dir, config, made.cert.der().clone())
+}
+
+#[test]
+fn a_peer_that_is_let_go_again_and_again_is_named_in_the_log_a_few_times_and_the_rest_is_counted() {
+    const TIMES: usize = 20;
+    let (dir, config, certificate) = open_to_all("peers");
+    let mut daemon = Daemon::start(&["serve", "--config", config.to_str().unwrap(), "--new"]);
+    let addr = daemon.addr().parse().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        for _ in 0..TIMES {
+            let peer = Peer::connect(addr, &certificate).await;
+            peer.lane().await.send_bytes(&u32::MAX.to_le_bytes()).await;
+            assert_eq!(peer.close_code().await, CloseCode::FrameTooLong);
+        }
+    });
+    daemon.signal("-TERM");
+    let (status, said) = daemon.end();
+    assert_eq!(status.code(), Some(0));
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("let go, frame too long")).collect();
+    assert!((4..TIMES).contains(&lines.len()), "{said}");
+    assert!(lines.iter().all(|line| line.contains("WARN") && line.contains("127.0.0.1")), "{said}");
+    let left_out = said.lines().filter_map(|line| line.split("left_out=").nth(1));
+    let left_out = left_out.map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap());
+    let left_out: usize = left_out.map(|count| count.parse::<usize>().unwrap()).sum();
+    assert_eq!(lines.len() + left_out, TIMES, "{said}");
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn serve_takes_its_certificate_from_files_and_tells_agents_when_it_stops() {
+    let (dir, config, certificate) = open_to_all("serve");
     let (status, said) = Daemon::start(&["serve", "--config", config.to_str().unwrap()]).end();
     assert_eq!(status.code(), Some(30), "tokens that were given before would be given again: {said}");
     assert!(said.contains("--new"), "{said}");
@@ -143,7 +178,7 @@ fn serve_takes_its_certificate_from_files_and_tells_agents_when_it_stops() {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let peer = Peer::connect(addr, made.cert.der()).await;
+        let peer = Peer::connect(addr, &certificate).await;
         let told = Degradations { stopped: 2, kept_last_plan: 0, fell_back: 1 };
         let hello = Hello { extensions: told.extensions(), ..hello("car-7", "main", 1) };
         let (_lane, _) = peer.say_hello(hello).await;

@@ -111,6 +111,8 @@ fn the_template_has_each_limit_with_its_default() {
 
 /// 10 ms, in µs.
 const SLOT: u64 = 10_000;
+/// In µs.
+const HOUR: u64 = 3_600_000_000;
 
 /// A coordinator at work, in slots that the test ends.
 struct Rig {
@@ -158,7 +160,17 @@ impl Rig {
 
     /// The verdict on what an agent asks for: at once, or once the slot has ended.
     async fn verdict(&self, lane: &mut Lane, intent: RawIntent) -> Verdict {
-        lane.send(declare(intent)).await;
+        self.asked(lane, declare(intent)).await
+    }
+
+    async fn revised(&self, lane: &mut Lane, intent: RawIntent) -> Verdict {
+        let mut revision = declare(intent);
+        revision.batch[0].revision = true;
+        self.asked(lane, revision).await
+    }
+
+    async fn asked(&self, lane: &mut Lane, declare: Declare) -> Verdict {
+        lane.send(declare).await;
         lane.send(ClockPing { seq: 7, client_us: 0 }).await;
         let mut verdict = None;
         if let ToAgent::Answer(answer) = lane.receive().await {
@@ -176,7 +188,7 @@ impl Rig {
 fn claims(paths: &[&str], start: u64) -> RawIntent {
     let claim = |path: &&str| {
         let target = RawTarget::Path((*path).into());
-        RawClaim { target, mode: RawMode::Exclusive, offset: start, duration: 1_000 }
+        RawClaim { target, mode: RawMode::Exclusive, offset: start, duration: HOUR }
     };
     RawIntent { id: start, claims: paths.iter().map(claim).collect(), ..RawIntent::default() }
 }
@@ -265,8 +277,8 @@ async fn what_comes_too_fast_is_read_later_and_none_of_it_is_lost() {
         intent: intent(id, &format!("{}/{id}", "p".repeat(60)), 1000),
         ..Declaration::default()
     };
-    let batch: Vec<Declaration> = (1..=200).map(notes).collect();
-    for _ in 0..2 {
+    let batch: Vec<Declaration> = (1..=100).map(notes).collect();
+    for _ in 0..3 {
         lane.send(Declare { batch: batch.clone() }).await;
     }
     lane.settle().await;
@@ -307,6 +319,38 @@ async fn one_agents_windows_on_a_path_and_below_it_are_bounded_and_others_are_no
     rig.clock.advance(Micros::from_us(SLOT));
     assert!(matches!(greedy.verdict().await.2, Verdict::Released { .. }));
     assert!(matches!(rig.verdict(&mut greedy, claims(&["a/mine"], 2)).await, Verdict::Granted { .. }));
+}
+
+#[tokio::test]
+async fn a_revision_counts_in_place_of_its_grant_once_it_is_granted_and_not_where_it_came_to_nothing() {
+    let rig = Rig::with(|limits| limits.windows_per_agent = limits::CLAIMS);
+    let (_other, mut other) = rig.agent("other").await;
+    assert!(matches!(rig.verdict(&mut other, claims(&["x"], 1)).await, Verdict::Granted { .. }));
+    let (_agent, mut agent) = rig.agent("agent").await;
+    let paths: Vec<String> = (0..limits::CLAIMS).map(|it| format!("a/{it}")).collect();
+    let all: Vec<&str> = paths.iter().map(String::as_str).collect();
+    assert!(matches!(rig.verdict(&mut agent, claims(&all, 1)).await, Verdict::Granted { .. }));
+    let revised = |path| RawIntent { id: 1, ..claims(&[path], 0) };
+    let kept = rig.revised(&mut agent, revised("x")).await;
+    assert!(matches!(&kept, Verdict::Conflict(conflict) if conflict.kept), "{kept:?}");
+    let more = rig.verdict(&mut agent, claims(&["b"], 2)).await;
+    assert!(is_over(&more, Limit::WindowsPerAgent), "all of the grant's windows stand: {more:?}");
+    assert!(matches!(rig.revised(&mut agent, revised("c")).await, Verdict::Granted { .. }));
+    assert!(matches!(rig.verdict(&mut agent, claims(&["b"], 2)).await, Verdict::Granted { .. }));
+}
+
+#[tokio::test]
+async fn an_agent_that_has_as_much_as_it_may_still_gives_back_a_part() {
+    let rig = Rig::with(|limits| limits.windows_per_agent = limits::CLAIMS);
+    let (_agent, mut agent) = rig.agent("agent").await;
+    let paths: Vec<String> = (0..limits::CLAIMS).map(|it| format!("a/{it}")).collect();
+    let all: Vec<&str> = paths.iter().map(String::as_str).collect();
+    let Verdict::Granted { start, .. } = rig.verdict(&mut agent, claims(&all, 1)).await else {
+        panic!("not granted")
+    };
+    let part = RawIntent { start: Some(start.as_us()), ..claims(&all[..10], 1) };
+    assert!(matches!(rig.revised(&mut agent, part).await, Verdict::Granted { .. }));
+    assert!(matches!(rig.verdict(&mut agent, claims(&["b"], 2)).await, Verdict::Granted { .. }));
 }
 
 #[tokio::test]

@@ -158,7 +158,7 @@ limits! {
     windows_per_path: usize = limits::WINDOWS_ON_A_PATH, limits::WINDOWS_RANGE;
     /// Regions of one frame, whosever.
     regions_per_frame: usize = limits::REGIONS_OF_A_FRAME, limits::WINDOWS_RANGE;
-    /// Windows among which a slot looks for places for one agent's intents of several claims, those that wait too.
+    /// Windows among which a slot looks for places for one agent's intents, those that wait too.
     search_per_agent: usize = limits::SEARCH_OF_A_NAME, limits::SEARCH_RANGE;
     /// The same over all agents.
     search: usize = limits::SEARCH, limits::SEARCH_RANGE;

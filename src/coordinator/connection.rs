@@ -86,6 +86,11 @@ impl Server {
     pub(super) fn tell_left_out(&self) {
         self.log.tell_left_out(self.now());
     }
+
+    /// Has the log say how much is left out that it has not told of, when nothing more will be.
+    pub(super) fn tell_rest(&self) {
+        self.log.tell_rest();
+    }
 }
 
 /// A connection's place among those of its address, for as long as it is there.

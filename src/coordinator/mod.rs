@@ -336,6 +336,7 @@ impl Coordinator {
         let _ = timeout(limits::CLOSE_ALL_WITHIN.to_std(), all).await;
         endpoint.close(code.number().into(), code.as_str().as_bytes());
         let _ = timeout(limits::CLOSE_LINGER.to_std(), endpoint.wait_idle()).await;
+        server.tell_rest();
         ended
     }
 }

@@ -75,6 +75,12 @@ impl State {
         self.addresses.retain(|_, of| of.left_out > 0 || !of.pace.is_at_rest(now));
         owed
     }
+
+    /// How much is left out that has not been told.
+    fn rest(&mut self) -> u64 {
+        let of_addresses = self.addresses.values_mut().map(|of| std::mem::take(&mut of.left_out));
+        of_addresses.sum::<u64>() + std::mem::take(&mut self.others)
+    }
 }
 
 impl PeerLog {
@@ -105,6 +111,14 @@ impl PeerLog {
                 Some(peer) => tracing::warn!(%peer, left_out, "lines about this address were left out"),
                 None => tracing::warn!(left_out, "lines about other addresses were left out"),
             }
+        }
+    }
+
+    /// Says how much is left out that has not been told, when nothing more will be.
+    pub(super) fn tell_rest(&self) {
+        let left_out = self.lock().rest();
+        if left_out > 0 {
+            tracing::warn!(left_out, "lines about peers were left out");
         }
     }
 
@@ -157,6 +171,7 @@ mod tests {
         }
         let left_out = 100 - limits::PEER_LINES_OF_AN_ADDRESS;
         assert_eq!(state.owed(second(15)), [(Some(address(1)), left_out)]);
+        assert_eq!(state.rest(), 0);
         assert_eq!(state.owed(second(25)), []);
         assert!(state.addresses.is_empty());
     }

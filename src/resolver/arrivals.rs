@@ -275,7 +275,7 @@ impl SlotRun<'_> {
         let plan = Plan::new(grant.key.clone(), &grant.intent.claims, &self.state.settings);
         let conflicts = self.state.ledger.conflicts_of_renewal(&plan, longer, grant.end);
         if !conflicts.is_empty() {
-            let blockers = self.state.ledger.blockers(&plan, conflicts.pairs);
+            let blockers = self.state.ledger.blockers(&plan, &conflicts.pairs);
             let denial = RenewDenial::Kept { end: grant.end, blockers };
             return self.answer(arrival, grant.key.clone(), Verdict::RenewDenied(denial));
         }

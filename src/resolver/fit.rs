@@ -371,12 +371,20 @@ impl Ledger {
     }
 
     /// The pairs as they are told: by token, held places last, then claim and claim; each once.
-    pub(super) fn blockers(&self, plan: &Plan, mut pairs: Vec<Pair>) -> Vec<Blocker> {
+    pub(super) fn blockers(&self, plan: &Plan, pairs: &[Pair]) -> Vec<Blocker> {
         let rank = |pair: &Pair| self.group(pair.theirs.group).map(|group| group.kind.rank());
-        pairs.sort_by_cached_key(|pair| (rank(pair), pair.claim, pair.theirs.claim));
-        pairs.dedup_by_key(|pair| (pair.theirs, pair.claim));
-        pairs.truncate(crate::limits::BLOCKERS);
-        pairs.iter().filter_map(|pair| self.blocker(plan, pair)).collect()
+        // There may be thousands of them: those that are told are picked, and the others not put in order.
+        let mut told = Vec::with_capacity(crate::limits::BLOCKERS + 1);
+        for pair in pairs {
+            let key = (rank(pair), pair.claim, pair.theirs);
+            if let Err(at) = told.binary_search_by_key(&key, |(key, _)| *key)
+                && at < crate::limits::BLOCKERS
+            {
+                told.insert(at, (key, pair));
+                told.truncate(crate::limits::BLOCKERS);
+            }
+        }
+        told.into_iter().filter_map(|(_, pair)| self.blocker(plan, pair)).collect()
     }
 
     fn blocker(&self, plan: &Plan, pair: &Pair) -> Option<Blocker> {

@@ -71,7 +71,7 @@ impl SlotRun<'_> {
             None => {
                 let windows = plan.windows(starts.first);
                 let conflicts = self.state.ledger.conflicts(plan, &AsItStands, &windows);
-                let blockers = self.state.ledger.blockers(plan, conflicts.pairs);
+                let blockers = self.state.ledger.blockers(plan, &conflicts.pairs);
                 self.preempt(plan, undecided, starts).ok_or(blockers)
             }
         };

@@ -4,6 +4,7 @@
 //! decides nothing: it bounds what is handed to the core. Paths are told apart by their hash, so that a count takes a few
 //! bytes; should two paths share one, both count as both.
 
+use crate::limits;
 use crate::types::{Claim, HashedMap, Mode, Path, Target, fixed_hash};
 
 /// Claims by mode: shared, exclusive, units.
@@ -15,6 +16,21 @@ fn row(mode: Mode) -> usize {
         Mode::Exclusive => 1,
         Mode::Units(_) => 2,
     }
+}
+
+fn is_region(claim: &Claim) -> bool {
+    matches!(claim.target, Target::Region(_))
+}
+
+/// Claims that follow each other and count alike, which those of one intent mostly do.
+fn runs(claims: &[Claim]) -> impl Iterator<Item = &[Claim]> {
+    claims.chunk_by(|a, b| {
+        row(a.mode) == row(b.mode) && is_region(a) == is_region(b) && a.target.path() == b.target.path()
+    })
+}
+
+fn count_of(claims: &[Claim]) -> u32 {
+    u32::try_from(claims.len()).unwrap_or(u32::MAX)
 }
 
 /// The claims at one path.
@@ -43,12 +59,16 @@ pub(super) struct Crowd {
 impl Crowd {
     /// These claims are there from here on.
     pub(super) fn add(&mut self, claims: &[Claim]) {
-        claims.iter().for_each(|claim| self.change(claim, |count| *count = count.saturating_add(1)));
+        for alike in runs(claims) {
+            self.change(&alike[0], |count| *count = count.saturating_add(count_of(alike)));
+        }
     }
 
     /// They are not any more.
     pub(super) fn remove(&mut self, claims: &[Claim]) {
-        claims.iter().for_each(|claim| self.change(claim, |count| *count = count.saturating_sub(1)));
+        for alike in runs(claims) {
+            self.change(&alike[0], |count| *count = count.saturating_sub(count_of(alike)));
+        }
     }
 
     fn change(&mut self, claim: &Claim, by: impl Fn(&mut u32)) {
@@ -105,22 +125,30 @@ impl Crowd {
         all
     }
 
-    /// The most windows that may be in the way of one of several claims, with the claim's index; and those in the way of
-    /// all of them, claims of one path and mode counted once: among these a place is looked for from gap to gap. A claim
-    /// alone passes over crowded parts by an index, so it has none to look among.
-    pub(super) fn search(&self, claims: &[Claim]) -> Search {
+    /// The most windows that may be in the way of one of several claims, with the claim's index; and what all of the
+    /// claims cost together, those of one path and mode counted once, where their name has `own` windows.
+    ///
+    /// Several claims are looked for from gap to gap among all that is in their way. One alone passes over crowded parts
+    /// by an index; but where it finds no place, all that it reaches over are gone through for who is told, and regions
+    /// in one place are passed one by one. How many that are depends on times and shapes, which are not counted: it is
+    /// taken that a name's own windows are in its way, so that who fills a path pays for it, and nobody else.
+    pub(super) fn search(&self, claims: &[Claim], own: &Windows) -> Search {
         let mut search = Search::default();
-        if claims.len() < 2 {
-            return search;
-        }
+        let mut seen = Vec::with_capacity(claims.len());
         for (index, claim) in claims.iter().enumerate() {
-            let is_like = |other: &Claim| {
-                row(other.mode) == row(claim.mode) && other.target.path() == claim.target.path()
-            };
-            if claims[..index].iter().any(is_like) {
+            let this = (fixed_hash(claim.target.path()), row(claim.mode), is_region(claim));
+            if seen.contains(&this) {
                 continue;
             }
-            let in_the_way = self.in_the_way(claim);
+            seen.push(this);
+            let (in_the_way, own) = (self.in_the_way(claim), own.below_root_of(claim));
+            if let Target::Region(region) = &claim.target {
+                search.all += self.regions(&region.frame).min(own) / limits::SEARCH_OF_REGIONS;
+            }
+            if claims.len() == 1 {
+                search.all += in_the_way.min(own) / limits::SEARCH_OF_ONE;
+                continue;
+            }
             search.all = search.all.saturating_add(in_the_way);
             if in_the_way > search.most {
                 (search.most, search.claim) = (in_the_way, index);
@@ -135,7 +163,7 @@ impl Crowd {
     }
 }
 
-/// What an intent is looked for among; see [`Crowd::search`].
+/// What it costs to place an intent, in windows that are looked among; see [`Crowd::search`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Search {
     pub(super) all: usize,
@@ -157,18 +185,18 @@ fn root(claim: &Claim) -> u64 {
 impl Windows {
     pub(super) fn add(&mut self, claims: &[Claim]) {
         self.all += claims.len();
-        for claim in claims {
-            let count = self.by_root.entry(root(claim)).or_default();
-            *count = count.saturating_add(1);
+        for alike in runs(claims) {
+            let count = self.by_root.entry(root(&alike[0])).or_default();
+            *count = count.saturating_add(count_of(alike));
         }
     }
 
     pub(super) fn remove(&mut self, claims: &[Claim]) {
         self.all = self.all.saturating_sub(claims.len());
-        for claim in claims {
-            let root = root(claim);
+        for alike in runs(claims) {
+            let root = root(&alike[0]);
             let Some(count) = self.by_root.get_mut(&root) else { continue };
-            *count = count.saturating_sub(1);
+            *count = count.saturating_sub(count_of(alike));
             if *count == 0 {
                 self.by_root.remove(&root);
             }
@@ -179,18 +207,21 @@ impl Windows {
         self.all
     }
 
+    /// Those below the first segment of the claim's path.
+    fn below_root_of(&self, claim: &Claim) -> usize {
+        self.by_root.get(&root(claim)).copied().unwrap_or_default() as usize
+    }
+
     /// The first of `claims` with which there would be more than `most` below its first segment.
     pub(super) fn first_past(&self, claims: &[Claim], most: usize) -> Option<usize> {
-        // Few have more than one root, and then few of them.
-        claims.iter().enumerate().find_map(|(index, claim)| {
-            let root_of = root(claim);
-            let before = self.by_root.get(&root_of).copied().unwrap_or_default() as usize;
-            if before + claims.len() <= most {
-                return None;
-            }
-            let own = claims[..=index].iter().filter(|claim| root(claim) == root_of).count();
-            (before + own > most).then_some(index)
-        })
+        let roots: Vec<u64> = claims.iter().map(root).collect();
+        let is_past = |index: &usize| {
+            let before = self.by_root.get(&roots[*index]).copied().unwrap_or_default() as usize;
+            // All of them there is more than there can be, so mostly there is nothing to count.
+            before + claims.len() > most
+                && before + roots[..=*index].iter().filter(|it| **it == roots[*index]).count() > most
+        };
+        (0..claims.len()).find(is_past)
     }
 }
 
@@ -254,11 +285,32 @@ mod tests {
     }
 
     #[test]
-    fn only_several_claims_are_searched_for_and_each_path_once() {
-        let crowd = crowd(&["a", "a", "b"].map(|path| claim(path, X)));
-        assert_eq!(crowd.search(&[claim("a", X)]), Search::default());
-        let searched = crowd.search(&[claim("b", X), claim("a", X), claim("a", X)]);
+    fn several_claims_are_searched_for_among_all_in_their_way_and_each_path_once() {
+        let (crowd, own) = (crowd(&["a", "a", "b"].map(|path| claim(path, X))), Windows::default());
+        assert_eq!(crowd.search(&[claim("a", X)], &own), Search::default());
+        let searched = crowd.search(&[claim("b", X), claim("a", X), claim("a", X)], &own);
         assert_eq!(searched, Search { all: 3, most: 2, claim: 1 });
+    }
+
+    #[test]
+    fn who_fills_a_path_pays_for_a_single_claim_there_and_nobody_else() {
+        let slivers = vec![claim("a", X); 10 * limits::SEARCH_OF_ONE];
+        let regions = vec![region("map"); 10 * limits::SEARCH_OF_REGIONS];
+        let mut all = crowd(&slivers);
+        all.add(&regions);
+        let mut own = Windows::default();
+        own.add(&slivers);
+        own.add(&regions);
+        for (claim, cost) in
+            [(claim("a", X), 10), (claim("b", X), 0), (claim("a/b", S), 10), (region("map"), 10)]
+        {
+            assert_eq!(
+                all.search(std::slice::from_ref(&claim), &own),
+                Search { all: cost, ..Search::default() }
+            );
+            assert_eq!(all.search(&[claim], &Windows::default()), Search::default());
+        }
+        assert_eq!(all.search(&[region("map"), region("map")], &own).all, 10);
     }
 
     #[test]

@@ -155,6 +155,8 @@ impl OverLimit {
 pub(super) struct Load {
     /// Windows among which it is looked for a place.
     search: usize,
+    /// Whether its windows count beside those that its id stands for.
+    has_windows: bool,
 }
 
 impl OfName {
@@ -195,10 +197,13 @@ impl OfName {
 
     /// What an input added while it was on its way to the core, it does no more.
     fn unload(&mut self, totals: &mut Totals, origin: &Origin) {
-        if let Ask::Declare { claims, load: Some(Load { search }), .. } = &origin.ask {
+        let Ask::Declare { claims, load: Some(Load { search, has_windows }), .. } = &origin.ask else {
+            return;
+        };
+        if *has_windows {
             self.remove_windows(totals, claims);
-            self.remove_search(totals, *search);
         }
+        self.remove_search(totals, *search);
     }
 
     /// A declaration or revision that the core took in; see [`Intents::bind`]. It adds to the counts what it added on
@@ -206,7 +211,7 @@ impl OfName {
     fn bind(&mut self, totals: &mut Totals, origin: &Origin, place: Place) {
         let Ask::Declare { id, note, claims, load } = &origin.ask else { return };
         let search = load.map_or(0, |load| load.search);
-        if load.is_none() {
+        if load.is_none_or(|load| !load.has_windows) {
             self.add_windows(totals, claims);
         }
         let waiter = Waiter { place, request: origin.request };
@@ -257,8 +262,36 @@ impl OfName {
         }
     }
 
-    /// Which bound on windows `claims` would pass.
-    fn check_windows(&self, totals: &Totals, claims: &[Claim], bounds: &Bounds) -> Result<Search, OverLimit> {
+    /// Which bound on windows a declaration or revision would pass, or else among how many it is looked for a place.
+    /// What it is to take the place of, `before`, is not in its way.
+    fn check(
+        &mut self,
+        totals: &mut Totals,
+        rank: Rank,
+        before: Option<(&[Claim], usize)>,
+        claims: &[Claim],
+        bounds: &Bounds,
+    ) -> Result<usize, OverLimit> {
+        let (replaced, searched) = before.unwrap_or_default();
+        self.remove_windows(totals, replaced);
+        let search = totals.crowd.search(claims, &self.windows);
+        // What gives back needs no more room, and of its searches one at least is let through.
+        let gives_back = rank == Rank::Upkeep;
+        let has_room = if gives_back || replaced == claims {
+            Ok(())
+        } else {
+            self.check_windows(totals, claims, bounds)
+        };
+        let wanted = if gives_back { Search::default() } else { search };
+        let checked = has_room.and_then(|()| match search.all {
+            0 => Ok(()),
+            _ => self.check_search(totals, wanted, searched, bounds),
+        });
+        self.add_windows(totals, replaced);
+        checked.map(|()| search.all)
+    }
+
+    fn check_windows(&self, totals: &Totals, claims: &[Claim], bounds: &Bounds) -> Result<(), OverLimit> {
         let past = |limit, claim| Err(OverLimit { claim, ..OverLimit::of(limit) });
         if self.windows.len() + claims.len() > bounds.windows_of_a_name {
             return past(Limit::WindowsPerAgent, None);
@@ -275,17 +308,28 @@ impl OfName {
         if full.is_some() {
             return past(Limit::RegionsPerFrame, full);
         }
-        let search = totals.crowd.search(claims);
-        if search.most > bounds.windows_on_a_path {
-            return past(Limit::WindowsPerPath, Some(search.claim));
+        Ok(())
+    }
+
+    /// Of what is counted, `searched` is taken back where it is let in.
+    fn check_search(
+        &self,
+        totals: &Totals,
+        search: Search,
+        searched: usize,
+        bounds: &Bounds,
+    ) -> Result<(), OverLimit> {
+        let is_past =
+            |counted: usize, most| counted.saturating_sub(searched).saturating_add(search.all) > most;
+        let passed = [
+            (search.most > bounds.windows_on_a_path, Limit::WindowsPerPath),
+            (is_past(self.search, bounds.search_of_a_name), Limit::SearchPerAgent),
+            (is_past(totals.search, bounds.search) && search.all > 0, Limit::Search),
+        ];
+        match passed.into_iter().find(|(is_passed, _)| *is_passed) {
+            Some((_, limit)) => Err(OverLimit { claim: Some(search.claim), ..OverLimit::of(limit) }),
+            None => Ok(()),
         }
-        if self.search.saturating_add(search.all) > bounds.search_of_a_name {
-            return past(Limit::SearchPerAgent, Some(search.claim));
-        }
-        if totals.search.saturating_add(search.all) > bounds.search {
-            return past(Limit::Search, Some(search.claim));
-        }
-        Ok(search)
     }
 }
 
@@ -352,8 +396,8 @@ impl Intents {
     }
 
     /// Counts a message that is about to be taken in during `slot`, and says what it adds until it is decided. An
-    /// intent is held against the bounds unless it is known already, and its windows unless it has the same. What keeps
-    /// up what the name has is counted by itself, so that a name that asks for too much does not lose what it has.
+    /// intent is held against the bounds unless it is known already. What keeps up what the name has is counted by
+    /// itself, so that a name that asks for too much does not lose what it has.
     pub(super) fn reserve(
         &mut self,
         agent: &Agent,
@@ -406,19 +450,16 @@ impl Intents {
         {
             return Err(OverLimit::of(limit));
         }
-        let mut load = None;
-        if known.is_none_or(|known| *known.claims != *claims) {
-            let search = match rank {
-                // It finds its place within what its grant has already, without a search.
-                Rank::Upkeep => 0,
-                Rank::Class(_) => name.check_windows(totals, claims, bounds)?.all,
-            };
+        let before = known.map(|known| (Arc::clone(&known.claims), known.search));
+        let replaced = before.as_ref().map(|(claims, searched)| (&**claims, *searched));
+        let has_windows = replaced.is_none_or(|(before, _)| *before != *claims);
+        let search = name.check(totals, rank, replaced, claims, bounds)?;
+        if has_windows {
             name.add_windows(totals, claims);
-            name.add_search(totals, search);
-            load = Some(Load { search });
         }
+        name.add_search(totals, search);
         name.pending += 1;
-        Ok(load)
+        Ok(Some(Load { search, has_windows }))
     }
 
     /// Takes back the count of a message that was not taken in after all.

@@ -244,9 +244,7 @@ impl Sessions {
                 ("too many windows may be in its way for one of several claims", limits::RETRY_WHEN_FULL)
             }
             Limit::RegionsPerFrame => ("too many regions in one frame", limits::RETRY_WHEN_FULL),
-            Limit::Search | Limit::SearchPerAgent => {
-                ("too many windows to look among for intents of several claims in one slot", length)
-            }
+            Limit::Search | Limit::SearchPerAgent => ("too many windows to look among in one slot", length),
             _ => ("too many intents are in force", limits::RETRY_WHEN_FULL),
         };
         let field = claim.map_or_else(String::new, |claim| format!("claims[{claim}]"));
