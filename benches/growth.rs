@@ -58,6 +58,7 @@ const ROOMY: Settings = Settings {
     connections: 20_000,
     retention: preclaim::types::Micros::from_secs(1),
     core: 0,
+    on_one_machine: true,
 };
 
 fn main() -> Result<(), Failed> {

@@ -160,8 +160,12 @@ pub const NEWS_OF_A_NAME: usize = 1024;
 pub const NEWS_KEPT: usize = 1 << 16;
 /// Watches on one connection.
 pub const WATCHES_OF_A_CONNECTION: usize = 8;
+/// Watches of one name, over all its connections: no name alone has others refused.
+pub const WATCHES_OF_A_NAME: usize = 16;
 /// Watches over all connections: the slot loop writes each decision to all of them.
 pub const WATCHES: usize = 64;
+/// Listings of one connection that are on their way at a time; others of it wait, however many lanes they come on.
+pub const LISTINGS_OF_A_CONNECTION: usize = 1;
 /// Looks at the coordinator's state that wait for the slot loop: each is bounded in itself, and
 /// together they must not hold up the next slot.
 pub const WAITING_LOOKS: usize = 64;
@@ -292,7 +296,7 @@ pub const AUDIT_STORY: usize = 4096;
 /// Files that a state directory may hold: past it something else writes there.
 pub const AUDIT_FILES: usize = 1 << 20;
 
-/// Connections at a time of those who watch by HTTP.
+/// Connections at a time of those who watch by HTTP; past it the one that has been there longest is let go.
 pub const WATCHING_CONNECTIONS: usize = 64;
 /// Bytes of what one of them sends ahead of a body; nobody needs more to ask how it is.
 pub const WATCHING_HEADER_BYTES: usize = 16 << 10;
@@ -468,6 +472,7 @@ const _: () = assert!(CONNECTIONS_PER_ADDRESS < CONNECTIONS, "no address alone t
 const _: () = assert!(HANDSHAKES_PER_SECOND_PER_ADDRESS < HANDSHAKES_PER_SECOND);
 const _: () = assert!(PEER_LINES_OF_AN_ADDRESS < PEER_LINES);
 const _: () = assert!(BOUNDED_KEPT < ENDED_IDS && FORBIDDEN_KEPT_OF_A_NAME < FORBIDDEN_KEPT_A_SECOND);
+const _: () = assert!(WATCHES_OF_A_CONNECTION <= WATCHES_OF_A_NAME && WATCHES_OF_A_NAME < WATCHES);
 const _: () = assert!(CURSOR_BYTES >= AGENT_BYTES + 9, "a mark names an agent and an id");
 const _: () = assert!(CLOSE_LINGER.as_us() < CLOSE_ALL_WITHIN.as_us());
 const _: () = assert!(SLOT_MAX.as_us() + CLOSE_ALL_WITHIN.as_us() + CLOSE_LINGER.as_us() < 2_000_000);

@@ -64,7 +64,7 @@ fn the_document_has_each_limit_that_is_counted_and_each_that_is_fixed() {
         numbers.map(|digits| digits.parse().unwrap()).collect::<Vec<u64>>()
     };
     let within = limits::PEER_LINES_WITHIN.as_us() / 1_000_000;
-    let known: [(&str, &[u64]); 19] = [
+    let known: [(&str, &[u64]); 21] = [
         ("frame", &[limits::FRAME_BYTES as u64]),
         ("batch", &[limits::BATCH as u64]),
         ("claims of an intent", &[limits::CLAIMS as u64]),
@@ -79,7 +79,13 @@ fn the_document_has_each_limit_that_is_counted_and_each_that_is_fixed() {
         ("bytes of all extensions", &[limits::EXTENSIONS_BYTES as u64]),
         ("handshakes at a time", &[limits::HANDSHAKES as u64]),
         ("`addresses`", &[limits::ADDRESSES_BESIDE as u64]),
-        ("`watches`", &[limits::WATCHES_OF_A_CONNECTION as u64, limits::WATCHES as u64]),
+        (
+            "`watches`",
+            &[limits::WATCHES_OF_A_CONNECTION, limits::WATCHES_OF_A_NAME, limits::WATCHES]
+                .map(|it| it as u64),
+        ),
+        ("listings of a connection", &[limits::LISTINGS_OF_A_CONNECTION as u64]),
+        ("connections by HTTP", &[limits::WATCHING_CONNECTIONS as u64]),
         ("`news_kept`", &[limits::NEWS_OF_A_NAME as u64, limits::NEWS_KEPT as u64]),
         ("`peer_lines`", &[limits::PEER_LINES_OF_AN_ADDRESS, limits::PEER_LINES, within]),
         ("addresses in the log", &[limits::PEER_LINES_ADDRESSES as u64]),

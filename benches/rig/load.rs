@@ -117,7 +117,7 @@ async fn declare_all(
     mut due: mpsc::Receiver<Vec<Item>>,
     noted: Arc<Mutex<Noted>>,
 ) {
-    let Peer { _connection, mut send, lane } = peer;
+    let Peer { connection: _connection, mut send, lane } = peer;
     let reading = tokio::spawn(read_all(lane, Arc::clone(&noted)));
     let (mut count, mut bytes) = (0, Vec::new());
     while let Some(items) = due.recv().await {

@@ -1,5 +1,5 @@
 //! A coordinator in a process of its own, on a core of its own, and peers that put a load on it from another:
-//! what benches/overload.rs and benches/growth.rs share.
+//! what benches/overload.rs, benches/growth.rs and benches/hostile.rs share.
 #![allow(dead_code)] // each bench uses its own part
 
 pub(crate) mod load;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use preclaim::wire::{ALPN, Extensions, FrameReader, Hello, Role, ToAgent, ToCoordinator};
 use quinn::crypto::rustls::QuicClientConfig;
-use quinn::{ClientConfig, Connection, Endpoint, RecvStream, SendStream, TransportConfig};
+use quinn::{ClientConfig, Connecting, Connection, Endpoint, RecvStream, SendStream, TransportConfig};
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 
@@ -33,6 +33,15 @@ pub(crate) struct Peers {
 impl Peers {
     /// Must be called inside a runtime.
     pub(crate) fn new(addr: SocketAddr, certificate: &CertificateDer<'static>) -> Result<Self, Failed> {
+        Peers::from(Ipv4Addr::LOCALHOST, addr, certificate)
+    }
+
+    /// As [`Peers::new`], from an address of this machine.
+    pub(crate) fn from(
+        host: Ipv4Addr,
+        addr: SocketAddr,
+        certificate: &CertificateDer<'static>,
+    ) -> Result<Self, Failed> {
         let mut roots = RootCertStore::empty();
         roots.add(certificate.clone())?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -45,23 +54,37 @@ impl Peers {
         transport.keep_alive_interval(Some(KEEP_ALIVE)).max_idle_timeout(Some(GIVE_UP.try_into()?));
         let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));
         config.transport_config(Arc::new(transport));
-        let endpoint = |_| Endpoint::client((Ipv4Addr::LOCALHOST, 0).into());
+        let endpoint = |_| Endpoint::client((host, 0).into());
         let endpoints = (0..SOCKETS).map(endpoint).collect::<Result<_, _>>()?;
         Ok(Peers { endpoints, next: Arc::default(), config, addr })
     }
 
+    /// Begins to connect to `addr`.
+    pub(crate) fn begin(&self, addr: SocketAddr) -> Result<Connecting, Failed> {
+        let endpoint = &self.endpoints[self.next.fetch_add(1, Relaxed) % SOCKETS];
+        Ok(endpoint.connect_with(self.config.clone(), addr, "localhost")?)
+    }
+
+    /// A connection over which nothing was said.
+    pub(crate) async fn connect(&self) -> Result<Connection, Failed> {
+        Ok(self.begin(self.addr)?.await?)
+    }
+
     /// A connection that has been welcomed as `name`.
     pub(crate) async fn enter(&self, name: &str) -> Result<Peer, Failed> {
-        let endpoint = &self.endpoints[self.next.fetch_add(1, Relaxed) % SOCKETS];
-        let connection = endpoint.connect_with(self.config.clone(), self.addr, "localhost")?.await?;
-        let (send, receive) = connection.open_bi().await?;
-        let mut peer =
-            Peer { _connection: connection, send, lane: Lane { receive, frames: FrameReader::new() } };
+        self.enter_labelled(name, "main").await
+    }
+
+    /// The same in a session of its own.
+    pub(crate) async fn enter_labelled(&self, name: &str, label: &str) -> Result<Peer, Failed> {
+        let connection = self.connect().await?;
+        let (send, lane) = lane_on(&connection).await?;
+        let mut peer = Peer { connection, send, lane };
         let hello = Hello {
             lowest_version: 1,
             highest_version: 1,
             name: Some(name.into()),
-            label: "main".into(),
+            label: label.into(),
             incarnation: 1,
             role: Role::Agent,
             refuse_if_live: false,
@@ -81,9 +104,15 @@ impl Peers {
 
 /// A connection with its first lane. It is there as long as this is.
 pub(crate) struct Peer {
-    pub(crate) _connection: Connection,
+    pub(crate) connection: Connection,
     pub(crate) send: SendStream,
     pub(crate) lane: Lane,
+}
+
+/// Another lane of a connection, in its two halves.
+pub(crate) async fn lane_on(connection: &Connection) -> Result<(SendStream, Lane), Failed> {
+    let (send, receive) = connection.open_bi().await?;
+    Ok((send, Lane { receive, frames: FrameReader::new() }))
 }
 
 /// What comes over a lane.

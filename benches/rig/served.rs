@@ -8,6 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use preclaim::bench::Quantiles;
+use preclaim::config::Limits;
 use preclaim::coordinator::{Coordinator, CoordinatorConfig, Observer, Punctuality, SlotReport};
 use preclaim::limits;
 use preclaim::resolver::Rules;
@@ -30,6 +31,8 @@ pub(crate) struct Settings {
     pub(crate) retention: Micros,
     /// The core that it is kept to.
     pub(crate) core: usize,
+    /// Whether all peers are of this machine, so that what holds for one address holds for all together.
+    pub(crate) on_one_machine: bool,
 }
 
 impl Default for Settings {
@@ -40,24 +43,27 @@ impl Default for Settings {
             connections: limits::CONNECTIONS,
             retention: Micros::from_secs(1),
             core: 0,
+            on_one_machine: true,
         }
     }
 }
 
 impl Settings {
-    fn args(self) -> [String; 5] {
-        let Settings { slot_inputs, slot_inputs_per_agent, connections, retention, core } = self;
-        let numbers = [slot_inputs, slot_inputs_per_agent, connections, retention.as_us() as usize, core];
+    fn args(self) -> [String; 6] {
+        let Settings { slot_inputs, slot_inputs_per_agent, connections, retention, core, on_one_machine } =
+            self;
+        let (retention, one) = (retention.as_us() as usize, usize::from(on_one_machine));
+        let numbers = [slot_inputs, slot_inputs_per_agent, connections, retention, core, one];
         numbers.map(|number| number.to_string())
     }
 
     fn of(args: &[String]) -> Option<Self> {
         let numbers: Vec<usize> = args.iter().map_while(|arg| arg.parse().ok()).collect();
-        let [slot_inputs, slot_inputs_per_agent, connections, retention, core] = numbers[..] else {
+        let [slot_inputs, slot_inputs_per_agent, connections, retention, core, one] = numbers[..] else {
             return None;
         };
-        let retention = Micros::from_us(retention as u64);
-        Some(Settings { slot_inputs, slot_inputs_per_agent, connections, retention, core })
+        let (retention, on_one_machine) = (Micros::from_us(retention as u64), one == 1);
+        Some(Settings { slot_inputs, slot_inputs_per_agent, connections, retention, core, on_one_machine })
     }
 }
 
@@ -80,20 +86,19 @@ fn serve(settings: Settings) -> Result<(), Failed> {
     let watch = Arc::new(Watch::default());
     let rules = Rules { retention: settings.retention, ..Rules::default() };
     let mut config = CoordinatorConfig::in_memory(rules)?;
-    config.limits.slot_inputs = settings.slot_inputs;
+    config.limits = Limits { slot_inputs: settings.slot_inputs, ..Limits::default() };
     config.limits.slot_inputs_per_agent = settings.slot_inputs_per_agent;
     config.limits.undecided_per_agent = limits::UNDECIDED_PER_AGENT.max(settings.slot_inputs_per_agent);
     config.limits.connections = settings.connections;
-    config.limits = config.limits.on_one_machine();
+    if settings.on_one_machine {
+        config.limits = config.limits.on_one_machine();
+    }
     config.observer = Some(watch.clone());
     // As many threads as the daemon takes on one core.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let entered = runtime.enter();
     let coordinator = Coordinator::bind(config)?;
-    let certificate = coordinator.certificate().iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    });
+    let certificate = hex(coordinator.certificate());
     println!("{} {certificate}", coordinator.local_addr());
     drop(entered);
     runtime.spawn(async {
@@ -107,6 +112,20 @@ fn serve(settings: Settings) -> Result<(), Failed> {
         std::io::stdout().flush()?;
     }
     Ok(())
+}
+
+/// Bytes as an argument or a line has them.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The other way round; `None` where it is none.
+pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
+    let byte = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
+    (0..text.len()).step_by(2).map(byte).collect()
 }
 
 /// Notes what the slot loop does.
@@ -159,7 +178,7 @@ fn memory(of: &str) -> u64 {
 }
 
 /// Processor time of all threads that there are, µs, where the system says.
-fn processor_us() -> u64 {
+pub(crate) fn processor_us() -> u64 {
     let of = |task: std::fs::DirEntry| {
         let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
         text.split_whitespace().next()?.parse::<u64>().ok()
@@ -207,9 +226,7 @@ impl Served {
         let mut line = String::new();
         tells.read_line(&mut line)?;
         let (addr, certificate) = line.trim().split_once(' ').ok_or("the coordinator did not start")?;
-        let byte = |at: usize| u8::from_str_radix(certificate.get(at..at + 2)?, 16).ok();
-        let bytes: Option<Vec<u8>> = (0..certificate.len()).step_by(2).map(byte).collect();
-        let certificate = CertificateDer::from(bytes.ok_or("it tells its certificate")?);
+        let certificate = CertificateDer::from(unhex(certificate).ok_or("it tells its certificate")?);
         Ok(Served { addr: addr.parse()?, certificate, child, asks, tells })
     }
 

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::ExitCode;
 use super::voice::Voice;
+use crate::config::all_printable;
 use crate::limits;
 
 /// Set where a command must not wait for whoever reads its standard error.
@@ -61,10 +62,10 @@ pub(super) fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_else(|error| format!("{{\"unprintable\":\"{error}\"}}"))
 }
 
-/// Text from elsewhere, such as a note, with what would steer a terminal made visible.
+/// Text from elsewhere, such as a note, with what would steer a terminal, cannot be seen, or turns round what stands
+/// beside it made visible.
 pub(super) fn harmless(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(shown).collect()
+    all_printable(text)
 }
 
 /// A colour of words that people look for first.

@@ -33,7 +33,8 @@ pub use limits::{LimitRow, Limits};
 pub use size::{SIZE_RULE, parse_size, show_size};
 pub use state::{StateConfig, TextConfig};
 pub(crate) use tree::{
-    Fault, FaultKind, Field, FieldPath, Fields, Key, Node, Step, Table, Value, printable, printable_within,
+    Fault, FaultKind, Field, FieldPath, Fields, Key, Node, Step, Table, Value, all_printable, printable,
+    printable_within,
 };
 
 use crate::host::HostConfig;

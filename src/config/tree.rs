@@ -410,9 +410,14 @@ fn show(c: char) -> impl Iterator<Item = char> {
     escaped.into_iter().flatten().chain(plain)
 }
 
+/// All of `text`, with those escapes.
+pub(crate) fn all_printable(text: &str) -> String {
+    text.chars().flat_map(show).collect()
+}
+
 /// Whether a terminal shows nothing for it, or shows what stands beside it in another order.
 fn is_unseen(c: char) -> bool {
     let is_blank = c.is_whitespace() && c != ' ';
-    let is_mark = matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
+    let is_mark = matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
     c.is_control() || is_blank || is_mark
 }

@@ -136,7 +136,8 @@ pub(super) async fn serve(server: Arc<Server>, incoming: Incoming) {
     let speed = Arc::new(Speed::new(&server.limits));
     let long_frames = Arc::new(Semaphore::new(limits::LONG_FRAMES));
     let who = Arc::new(Who { address, name: OnceLock::new() });
-    let peer = Peer { server, id, outbox, connection, long_frames, speed, who };
+    let listings = Arc::new(Semaphore::new(limits::LISTINGS_OF_A_CONNECTION));
+    let peer = Peer { server, id, outbox, connection, long_frames, listings, speed, who };
     // In a set, so that it ends with this task wherever that is dropped.
     let mut writer = JoinSet::new();
     let (departures, unread) = (peer.server.departures.clone(), peer.server.limits.unread_timeout.to_std());
@@ -197,6 +198,7 @@ struct Peer {
     outbox: Arc<Outbox>,
     connection: Connection,
     long_frames: Arc<Semaphore>,
+    listings: Arc<Semaphore>,
     speed: Arc<Speed>,
     who: Arc<Who>,
 }
@@ -316,6 +318,7 @@ impl Peer {
             outbox: Arc::clone(&self.outbox),
             place,
             reader,
+            listings: Arc::clone(&self.listings),
             speed: Arc::clone(&self.speed),
             who: Arc::clone(&self.who),
         }
@@ -336,6 +339,8 @@ struct Lane {
     outbox: Arc<Outbox>,
     place: Place,
     reader: LaneReader,
+    /// For its turn among the connection's lanes that have something listed.
+    listings: Arc<Semaphore>,
     speed: Arc<Speed>,
     who: Arc<Who>,
 }
@@ -381,6 +386,8 @@ impl Lane {
                 }
                 ToCoordinator::List(list) => {
                     self.hand_in(std::mem::take(&mut requests));
+                    // Never closed. Without it, a peer with many lanes would stand in line for others' turns.
+                    let _turn = self.listings.acquire().await;
                     let reply = listing::answer(&self.server, self.place.connection, &list).await;
                     self.outbox.send(self.place.lane, &reply);
                 }

@@ -8,6 +8,8 @@ use quinn::{Endpoint, ServerConfig};
 use rustls::pki_types::UnixTime;
 
 use super::hub::Hub;
+use crate::config::printable_within;
+use crate::limits;
 use crate::session::coordinator::{ConnectionId, HelloRefusal};
 use crate::transport::{Access, Identity, IdentityError, Outbox, Shown};
 use crate::types::{Agent, FixedMap};
@@ -105,7 +107,8 @@ impl Gate {
             },
             Err(refusal) => refusal,
         };
-        tracing::warn!(agent = %inside.agent, "let go: {refusal}");
+        let agent = printable_within(inside.agent.as_str(), limits::AGENT_BYTES);
+        tracing::warn!(agent, "let go: {refusal}");
         self.hub.disconnected(id);
         self.left(id);
         inside.outbox.close(refusal.code, &refusal.reason);

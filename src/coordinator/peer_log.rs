@@ -93,8 +93,8 @@ impl PeerLog {
     pub(super) fn tell(&self, address: IpAddr, agent: Option<&str>, now: Time, what: impl fmt::Display) {
         let admitted = self.lock().admit(one_of(address), now);
         // It may hold what a peer sent, such as its reason to close.
-        let what = || printable_within(&what.to_string(), limits::PEER_LINE_CHARACTERS);
-        let agent = agent.map(|agent| printable_within(agent, limits::AGENT_BYTES));
+        let what = || shown(&what.to_string(), limits::PEER_LINE_CHARACTERS);
+        let agent = agent.map(|agent| shown(agent, limits::AGENT_BYTES));
         match admitted {
             None => self.reached.note(Limit::PeerLines),
             Some(0) => tracing::warn!(peer = %address, agent, "{}", what()),
@@ -128,6 +128,11 @@ impl PeerLog {
     }
 }
 
+/// What a peer sent, as it may stand in a line: it ends none, and nothing in it looks like one of the line's own fields.
+fn shown(text: &str, most: usize) -> String {
+    printable_within(text, most).replace('=', "\\u{3d}")
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
@@ -140,6 +145,12 @@ mod tests {
 
     fn second(number: u64) -> Time {
         Time::from_us(number * 1_000_000)
+    }
+
+    #[test]
+    fn what_a_peer_sent_ends_no_line_and_forges_no_field() {
+        let text = shown("x\n2026 WARN peer=192.0.2.1 \u{202e}", 100);
+        assert_eq!(text, "x\\n2026 WARN peer\\u{3d}192.0.2.1 \\u{202e}");
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod recent;
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -29,8 +30,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 pub use metrics::Metrics;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 use self::page::Pages;
 use crate::coordinator::View;
@@ -63,19 +63,18 @@ impl Telemetry {
     /// is. Cancel safe.
     pub async fn serve(self, metrics: Arc<Metrics>, view: View) {
         let pages = Pages::new(metrics, view);
-        let room = Arc::new(Semaphore::new(limits::WATCHING_CONNECTIONS));
-        let mut connections = JoinSet::new();
+        let (mut connections, mut oldest_first) = (JoinSet::new(), VecDeque::<AbortHandle>::new());
         loop {
-            // One that is dropped ends, so the set holds as many as there is room for.
-            let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
-            while connections.try_join_next().is_some() {}
             match self.listener.accept().await {
                 Ok((stream, _)) => {
-                    let pages = pages.clone();
-                    connections.spawn(async move {
-                        answer(stream, pages).await;
-                        drop(permit);
-                    });
+                    while connections.try_join_next().is_some() {}
+                    oldest_first.retain(|connection| !connection.is_finished());
+                    // An answer takes far less than its time: whoever has been there longest asks for none, and would keep
+                    // others from asking whether the coordinator lives.
+                    if oldest_first.len() >= limits::WATCHING_CONNECTIONS {
+                        oldest_first.pop_front().iter().for_each(AbortHandle::abort);
+                    }
+                    oldest_first.push_back(connections.spawn(answer(stream, pages.clone())));
                 }
                 // Out of file handles, say: those that are served will give theirs back.
                 Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,

@@ -45,18 +45,18 @@ impl Peer {
         certificate: &CertificateDer<'static>,
         transport: TransportConfig,
     ) -> Result<Self, ConnectionError> {
-        let mut roots = RootCertStore::empty();
-        roots.add(certificate.clone()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut tls = rustls::ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        tls.alpn_protocols = vec![ALPN.to_vec()];
-        let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).unwrap()));
-        config.transport_config(Arc::new(transport));
-        let endpoint = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        Peer::try_connect_from(Ipv4Addr::LOCALHOST, addr, certificate, transport).await
+    }
+
+    /// As [`Peer::try_connect`], from an address of this machine: all of 127.0.0.0/8 is, on Linux.
+    pub(crate) async fn try_connect_from(
+        from: Ipv4Addr,
+        addr: SocketAddr,
+        certificate: &CertificateDer<'static>,
+        transport: TransportConfig,
+    ) -> Result<Self, ConnectionError> {
+        let endpoint = Endpoint::client((from, 0).into()).unwrap();
+        let config = client_config(certificate, transport);
         let connecting = endpoint.connect_with(config, addr, "localhost").unwrap();
         Ok(Peer { connection: soon(connecting).await?, endpoint })
     }
@@ -87,6 +87,25 @@ impl Peer {
             other => panic!("not closed by the coordinator: {other}"),
         }
     }
+}
+
+/// What a connection to a coordinator with `certificate` is made with.
+pub(crate) fn client_config(
+    certificate: &CertificateDer<'static>,
+    transport: TransportConfig,
+) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate.clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    tls.alpn_protocols = vec![ALPN.to_vec()];
+    let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).unwrap()));
+    config.transport_config(Arc::new(transport));
+    config
 }
 
 /// One lane of a peer.

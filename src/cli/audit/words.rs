@@ -117,7 +117,9 @@ pub(super) fn asked(op: &AgentOp, wall: &Wall) -> String {
 
 fn system(op: &StoredOp) -> String {
     match op {
-        StoredOp::Capacity { path, capacity } => format!("capacity of {path} is {capacity}"),
+        StoredOp::Capacity { path, capacity } => {
+            format!("capacity of {} is {capacity}", harmless(path.as_str()))
+        }
         StoredOp::Release { agent, id, reason } => {
             format!("{} released by the operator: {}", name(agent, *id), harmless(reason))
         }
@@ -146,7 +148,7 @@ pub(super) fn verdict(verdict: &Verdict, wall: &Wall) -> String {
             format!("{how}, {}{}", in_the_way(&conflict.blockers), offer.unwrap_or_default())
         }
         Verdict::Stale { path, as_of, .. } => {
-            format!("stale: {path} is to be read at {} or later", wall.clock(*as_of))
+            format!("stale: {} is to be read at {} or later", harmless(path.as_str()), wall.clock(*as_of))
         }
         Verdict::Rejected { reason, field, .. } if field.is_empty() => {
             format!("rejected: {}", reason.as_str())

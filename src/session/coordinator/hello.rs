@@ -135,14 +135,23 @@ impl Sessions {
         Ok((number, resumed))
     }
 
-    /// Refuses one name, or one session of a name, too many; a session without a connection gives way.
+    /// Refuses one name, or one session of a name, too many; sessions without a connection give way, the one that has been
+    /// so longest first.
     fn make_room(&mut self, agent: &Agent, label: &Arc<str>) -> Result<(), HelloRefusal> {
         let Some(name) = self.names.get(agent) else {
             if self.names.len() < self.terms.bounds.names {
                 return Ok(());
             }
             self.reached.note(Limit::Names);
-            return Err(refuse(CloseCode::NameRefused, "too many names at once"));
+            // Those that came and went would keep everybody else out otherwise.
+            while self.names.len() >= self.terms.bounds.names {
+                let Some((agent, label)) = self.left.first_entry().map(|longest| longest.get().clone())
+                else {
+                    return Err(refuse(CloseCode::NameRefused, "too many names at once"));
+                };
+                self.forget_session(&agent, &label);
+            }
+            return Ok(());
         };
         if name.sessions.contains_key(label) || name.sessions.len() < self.terms.bounds.sessions_of_a_name {
             return Ok(());

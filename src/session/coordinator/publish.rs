@@ -8,8 +8,8 @@ use super::bounding::Bounding;
 use super::intents::{Payment, Waiter, Waiters};
 use super::looking::{Reader, Scope};
 use super::watch::{Room, Seen, TooManyWatches, size};
-use super::{Ask, Denial, Door, Effect, LaneId, Origin, Place, Sessions};
-use crate::limits::Limit;
+use super::{Ask, ConnectionId, Denial, Door, Effect, LaneId, Origin, Place, Sessions};
+use crate::limits::{self, Limit};
 use crate::resolver::{Input, Resolver, SlotOutcome, SystemOp};
 use crate::slot::Closed;
 use crate::types::{self, Agent, Decision, FixedMap, IntentId, IntentKey, Micros, Slot, Time};
@@ -125,11 +125,20 @@ impl Sessions {
         let scope = Scope::of(watch.under.as_deref(), watch.agent.as_deref());
         let scope = scope.map_err(|field| refusal(Refusal::Invalid, field))?;
         let reader = self.may_look(place.connection, &scope, door.now)?;
-        let added = self.watchers.add(place, watch.request, scope, reader.reads_all());
+        let added = if self.watches_of_the_name_at(place.connection) < limits::WATCHES_OF_A_NAME {
+            self.watchers.add(place, watch.request, scope, reader.reads_all())
+        } else {
+            Err(TooManyWatches)
+        };
         added.map_err(|TooManyWatches| {
             self.reached.note(Limit::Watches);
             refusal(Refusal::Overloaded, "")
         })
+    }
+
+    fn watches_of_the_name_at(&self, connection: ConnectionId) -> usize {
+        let agent = self.members.get(&connection).map(|member| &member.agent);
+        self.watchers.count(|other| self.members.get(&other).map(|member| &member.agent) == agent)
     }
 
     /// The answer to a listing that is refused.

@@ -323,3 +323,44 @@ fn a_certified_name_is_the_name_and_who_asks_for_another_is_refused_with_both_to
     assert_eq!(enter(5, Some("robot-2"), None), Ok("robot-2".into()));
     assert!(!sessions.members.contains_key(&ConnectionId(3)));
 }
+
+/// Sessions of so many names.
+fn of_names(names: usize) -> Sessions {
+    let mut sessions = World::new(crate::slot::Room::default()).sessions;
+    sessions.terms.bounds.names = names;
+    sessions
+}
+
+#[test]
+fn names_that_have_gone_make_room_for_others_and_those_that_are_there_do_not() {
+    let mut sessions = of_names(2);
+    let enter = |sessions: &mut Sessions, connection, name| {
+        sessions.hello(ConnectionId(connection), &asks_for(Some(name)), None, Time::ZERO).map(drop)
+    };
+    enter(&mut sessions, 1, "a").unwrap();
+    enter(&mut sessions, 2, "b").unwrap();
+    assert_eq!(enter(&mut sessions, 3, "c").unwrap_err().code, CloseCode::NameRefused);
+    sessions.connection_gone(ConnectionId(2), Time::from_us(1));
+    enter(&mut sessions, 4, "c").unwrap();
+    let names: BTreeSet<&str> = sessions.names.keys().map(Agent::as_str).collect();
+    assert_eq!(names, BTreeSet::from(["a", "c"]));
+    assert!(sessions.left.is_empty());
+    assert_eq!(sessions.reached.count(Limit::Names), 2);
+}
+
+#[test]
+fn one_name_has_so_many_watches_and_leaves_some_to_others() {
+    let mut sessions = of_names(2);
+    // How many are taken up of as many as a connection may have, on a session of its own.
+    let mut taken_up = |connection, name| {
+        let hello = Hello { label: format!("{connection}"), ..asks_for(Some(name)) };
+        sessions.hello(ConnectionId(connection), &hello, None, Time::ZERO).unwrap();
+        let place = Place { connection: ConnectionId(connection), lane: LaneId::FIRST };
+        let watch = |request| crate::wire::Watch { request, ..crate::wire::Watch::default() };
+        let requests = 1..=limits::WATCHES_OF_A_CONNECTION as u64;
+        requests.filter(|request| sessions.watch(place, &watch(*request), Time::ZERO).is_empty()).count()
+    };
+    let of_one_name: usize = (1..=4).map(|connection| taken_up(connection, "greedy")).sum();
+    assert_eq!(of_one_name, limits::WATCHES_OF_A_NAME);
+    assert_eq!(taken_up(9, "other"), limits::WATCHES_OF_A_CONNECTION);
+}

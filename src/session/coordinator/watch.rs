@@ -61,6 +61,11 @@ impl Watchers {
         Ok(())
     }
 
+    /// How many there are on connections of which `is_meant` holds.
+    pub(super) fn count(&self, is_meant: impl Fn(ConnectionId) -> bool) -> usize {
+        self.0.iter().filter(|watcher| is_meant(watcher.place.connection)).count()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
