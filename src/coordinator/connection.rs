@@ -3,6 +3,7 @@
 //! Whatever a peer does here costs bounded memory and, at worst, its own connection.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use quinn::{Connection, Incoming, VarInt};
 use tokio::sync::Semaphore;
@@ -28,6 +29,15 @@ pub(super) struct Server {
     pub(super) departures: Option<Arc<Departures>>,
     /// Looks that may wait for the slot loop at a time; others wait in line for it.
     pub(super) looks: Arc<Semaphore>,
+    /// How often stores refused agents' writes for their fence, as these told.
+    pub(super) fence_refusals: AtomicU64,
+}
+
+impl Server {
+    /// Counts what a message tells beside what it asks for.
+    fn note(&self, message: &ToCoordinator) {
+        self.fence_refusals.fetch_add(message.fence_refusals().into(), Ordering::Relaxed);
+    }
 }
 
 /// Serves one connection to its end.
@@ -128,6 +138,7 @@ impl Peer {
             }
         };
         self.enter(&hello)?;
+        self.server.note(&ToCoordinator::Hello(hello));
         Ok(reader)
     }
 
@@ -208,7 +219,10 @@ impl Lane {
                     let reply = listing::answer(&self.server, &list).await;
                     self.outbox.send(self.place.lane, &reply);
                 }
-                message => requests.push(message.into()),
+                message => {
+                    self.server.note(&message);
+                    requests.push(message.into());
+                }
             }
             next = self.reader.held();
         }

@@ -35,6 +35,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 pub use gate::Reloader;
 pub use health::Health;
@@ -254,6 +255,7 @@ impl Coordinator {
             limits,
             departures,
             looks: Arc::new(Semaphore::new(limits::WAITING_LOOKS)),
+            fence_refusals: AtomicU64::new(0),
         });
         let progress = journal.progress();
         let check = check_invariants.then(InvariantCheck::default);

@@ -2,6 +2,7 @@
 //! core's state that are taken between two slots.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
@@ -37,6 +38,8 @@ pub(crate) struct Present {
     pub(crate) watches: usize,
     /// What was refused without the core being asked.
     pub(crate) refusals: Refusals,
+    /// How often stores refused agents' writes for their fence, as these told.
+    pub(crate) fence_refusals: u64,
 }
 
 impl View {
@@ -72,9 +75,18 @@ impl View {
 
     pub(crate) fn present(&self) -> Present {
         let connections = self.server.hub.connections();
+        let fence_refusals = self.server.fence_refusals.load(Ordering::Relaxed);
         self.server.hub.with_sessions(|sessions, _| {
             let [(_, connected), (_, names), (_, away), _, _, (_, watches)] = sessions.sizes();
-            Present { connections, sessions: connected, away, names, watches, refusals: sessions.refusals() }
+            Present {
+                connections,
+                sessions: connected,
+                away,
+                names,
+                watches,
+                refusals: sessions.refusals(),
+                fence_refusals,
+            }
         })
     }
 
