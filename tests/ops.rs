@@ -205,6 +205,19 @@ fn each_alert_is_tested_on_both_sides() {
 }
 
 #[test]
+fn each_panel_has_a_place_of_its_own() {
+    let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).unwrap();
+    let (mut ids, mut taken) = (BTreeSet::new(), BTreeSet::new());
+    for panel in dashboard["panels"].as_array().unwrap() {
+        assert!(ids.insert(panel["id"].as_u64().unwrap()), "{panel}");
+        let [x, y, w, h] = ["x", "y", "w", "h"].map(|side| panel["gridPos"][side].as_u64().unwrap());
+        assert!(w > 0 && h > 0 && x + w <= 24, "{panel}");
+        let cells = (x..x + w).flat_map(|column| (y..y + h).map(move |row| (column, row)));
+        cells.for_each(|cell| assert!(taken.insert(cell), "{cell:?} is taken: {panel}"));
+    }
+}
+
+#[test]
 fn the_files_are_what_the_script_makes() {
     let Some(python) = program("python3") else { return };
     passes(Command::new(python).args(["ops/generate", "--check"]), "");

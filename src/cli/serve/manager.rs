@@ -95,7 +95,8 @@ impl Manager {
         let (manager, view, mut health) = (Arc::clone(self), coordinator.view(), coordinator.health());
         let status = format!("listening on {}", coordinator.local_addr());
         tokio::spawn(async move {
-            if health.wait_for(|health| *health != Health::Starting).await.is_ok() {
+            let decides = health.wait_for(|health| *health != Health::Starting).await;
+            if decides.is_ok_and(|health| *health == Health::Ready) {
                 manager.tell(Change::Ready, &format!("READY=1\nSTATUS={status}"));
             }
             manager.beat(&view).await;

@@ -1,4 +1,5 @@
-//! What `serve` tells the service manager that has started it: the real command, and a socket in systemd's place.
+//! `serve` as docs/OPERATING.md has it: under a service manager, in whose place a socket stands, and with copies of its
+//! state. All with the real command.
 
 #![allow(clippy::unwrap_used)] // what helpers of tests unwrap fails the test
 #![cfg(target_os = "linux")]
@@ -10,8 +11,8 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use scratch::Scratch;
@@ -53,9 +54,14 @@ struct Service {
 
 impl Service {
     fn start(scratch: Scratch, environment: &[(&str, &OsStr)]) -> Self {
-        let config = configuration(scratch.path());
+        configure(scratch.path(), "state");
+        Service::begin(scratch, &["--new"], environment)
+    }
+
+    /// With the configuration that is in `scratch`.
+    fn begin(scratch: Scratch, args: &[&str], environment: &[(&str, &OsStr)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_preclaim"));
-        command.args(["serve", "--new", "--config"]).arg(config);
+        command.args(["serve", "--config"]).arg(scratch.path().join("preclaim.toml")).args(args);
         for name in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"] {
             command.env_remove(name);
         }
@@ -68,6 +74,19 @@ impl Service {
     fn signal(&self, signal: &str) {
         let status = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
         assert!(status.success());
+    }
+
+    /// Reads what it says until it listens, and says where.
+    fn listens(&mut self) -> String {
+        let mut said = BufReader::new(self.child.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.starts_with("listening on ") {
+            line.clear();
+            assert!(said.read_line(&mut line).unwrap() > 0, "it ended");
+        }
+        // What it says later is not read; a pipe takes that much.
+        self.child.stderr = Some(said.into_inner());
+        line.split(' ').nth(2).unwrap().replace("127.0.0.1", "localhost")
     }
 
     fn stops(&mut self) {
@@ -83,18 +102,18 @@ impl Drop for Service {
     }
 }
 
-fn configuration(dir: &Path) -> std::path::PathBuf {
+/// Writes a configuration for the state directory `state`.
+fn configure(dir: &Path, state: &str) {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let (cert, key, config) = (dir.join("cert.pem"), dir.join("key.pem"), dir.join("preclaim.toml"));
     std::fs::write(&cert, made.cert.pem()).unwrap();
     private::write(&key, &made.signing_key.serialize_pem());
-    let state = dir.join("state");
+    let state = dir.join(state);
     let text = format!(
         "[listen]\naddr = \"127.0.0.1:0\"\n[tls]\ncert = {cert:?}\nkey = {key:?}\n[auth]\nmode = \"open\"\n\
          [state]\ndir = {state:?}\nsegment_size = \"1MiB\"\n"
     );
     std::fs::write(&config, text).unwrap();
-    config
 }
 
 fn monotonic_us() -> i128 {
@@ -160,4 +179,64 @@ fn a_manager_that_is_not_there_is_complained_of_and_no_reason_not_to_start() {
     }
     assert!(all.contains("warning: the service manager is told nothing: NOTIFY_SOCKET"), "{all}");
     service.stops();
+}
+
+/// Runs another command of the program to its end.
+fn preclaim(args: &[&str], at: &str, dir: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_preclaim"));
+    command
+        .args(args)
+        .env("PRECLAIM_ADDR", at)
+        .env("PRECLAIM_CA", dir.join("cert.pem"))
+        .env("PRECLAIM_NAME", "ada");
+    for name in ["PRECLAIM_CERT", "PRECLAIM_KEY", "PRECLAIM_TOKEN_FILE"] {
+        command.env_remove(name);
+    }
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+/// The one line of JSON that it prints, where it ends with 0.
+fn json(output: &Output) -> serde_json::Value {
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for file in std::fs::read_dir(from).unwrap() {
+        let file: PathBuf = file.unwrap().path();
+        std::fs::copy(&file, to.join(file.file_name().unwrap())).unwrap();
+    }
+}
+
+#[test]
+fn a_copy_of_a_running_coordinators_state_is_whole_and_can_be_gone_on_from() {
+    let (scratch, elsewhere) = (Scratch::fresh("backup"), Scratch::fresh("backup"));
+    let (state, restored) = (scratch.path().join("state"), elsewhere.path().join("restored"));
+    let here = scratch.path().to_owned();
+    let verified = |state: &Path| json(&preclaim(&["audit", "verify", state.to_str().unwrap()], "", &here));
+    let mut service = Service::start(scratch, &[]);
+    let at = service.listens();
+    let declare = |id: &str, path: &str, at: &str, dir: &Path| {
+        let declared = preclaim(&["declare", path, "--for", "1h", "--id", id, "--output", "json"], at, dir);
+        json(&declared)["granted"]["token"].as_u64().unwrap()
+    };
+    assert_eq!(declare("1", "aisle/4", &at, &here), 1);
+    copy(&state, &restored);
+    let copied = verified(&restored);
+    assert!(copied["damaged"].is_null() && copied["declarations"] == 1, "{copied}");
+    assert_eq!(declare("2", "aisle/5", &at, &here), 2, "which the copy lacks");
+    service.stops();
+
+    configure(elsewhere.path(), "restored");
+    let there = elsewhere.path().to_owned();
+    let mut service = Service::begin(elsewhere, &["--token-floor", "1000"], &[]);
+    let at = service.listens();
+    let listed = json(&preclaim(&["ls", "--output", "json"], &at, &there));
+    let entries = listed["entries"].as_array().unwrap();
+    assert!(entries.len() == 1 && entries[0]["id"] == 1 && entries[0]["granted"]["token"] == 1, "{listed}");
+    assert_eq!(declare("3", "aisle/5", &at, &there), 1000, "above all that were given");
+    service.stops();
+    let went_on = verified(&restored);
+    assert!(went_on["damaged"].is_null() && went_on["declarations"] == 2, "{went_on}");
 }
