@@ -198,7 +198,27 @@ async fn counters_follow_the_work_and_no_name_or_path_is_a_label() {
     for hostile in ["evil", "script", "aisle"] {
         assert!(!text.contains(hostile), "{hostile}");
     }
+    assert!(
+        now["preclaim_oldest_wait_seconds"] > 0.0 && samples(&before)["preclaim_oldest_wait_seconds"] == 0.0
+    );
     drop(work);
+    watched.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_stores_refused_is_counted_as_agents_tell_it() {
+    let watched = Watched::open().await;
+    let client = watched.client("a").await;
+    let hour = Duration::from_secs(3600);
+    for (refused, all) in [(0, 0), (1, 1), (3, 4), (0, 4)] {
+        for _ in 0..refused {
+            client.fence_refused();
+        }
+        // What comes with a declaration is counted before it is answered.
+        client.declare(Intent::asap().claim(path("aisle/4").unwrap().exclusive(), hour)).await.unwrap();
+        let text = watched.get("/metrics").await;
+        assert_eq!(samples(&text)["preclaim_fence_refusals_total"], f64::from(all));
+    }
     watched.close().await;
 }
 
@@ -314,4 +334,9 @@ async fn only_get_and_head_of_what_there_is() {
     let mut answer = String::new();
     soon(stream.read_to_string(&mut answer)).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("draining"), "{answer}");
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: here\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.contains("preclaim_oldest_wait_seconds NaN\n"), "nobody knows: {answer}");
 }

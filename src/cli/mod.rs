@@ -23,6 +23,7 @@ mod hold;
 mod json;
 mod look;
 mod ls;
+mod man;
 mod may;
 mod output;
 mod quote;
@@ -79,6 +80,9 @@ enum Command {
     Certs(certs::Args),
     Config(config::Args),
     Completion(completion::Args),
+    /// Print the manual page of preclaim, or write those of all its commands
+    #[command(hide = true)]
+    Man(man::Args),
     ExitCodes(exit::Args),
 }
 
@@ -107,6 +111,7 @@ pub fn main() -> process::ExitCode {
         Command::Certs(args) => certs::run(&args),
         Command::Config(args) => config::run(args),
         Command::Completion(args) => completion::run(args),
+        Command::Man(args) => man::run(&args),
         Command::ExitCodes(args) => exit::run(args),
     };
     code.into()

@@ -1,5 +1,6 @@
 //! `preclaim serve`: the coordinator, as its configuration says.
 
+mod manager;
 mod material;
 
 use std::io;
@@ -7,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use self::manager::Manager;
 use self::material::Material;
 use super::signal::{Hangup, Stop};
 use super::{ExitCode, output, times};
@@ -43,7 +45,8 @@ Example:
       --cert certs/agents/robot-1.crt --key certs/agents/robot-1.key
 
 SIGHUP has it read [tls] and [auth] files again: all of them are taken, or none. SIGINT and SIGTERM stop it: the open
-slot is decided and answered, agents are told.";
+slot is decided and answered, agents are told. A service manager that listens on NOTIFY_SOCKET (systemd, Type=notify)
+is told when it is ready, reloads and stops, and its watchdog while the slot loop gets on.";
 
 /// Run the coordinator as a configuration file says
 #[derive(Debug, clap::Args)]
@@ -259,6 +262,7 @@ pub(super) fn run_coordinator<T>(
     if let Some((_, metrics)) = &watched {
         config.observer = Some(Arc::clone(metrics) as Arc<dyn Observer>);
     }
+    let manager = Arc::new(Manager::of_environment());
     let ended = runtime.block_on(async {
         // Before anything is said: who reads that it listens may stop it at once.
         let stop = stop_signal().map_err(|error| failed(&CoordinatorError::Start(error)))?;
@@ -269,10 +273,15 @@ pub(super) fn run_coordinator<T>(
             watch(addr, metrics, &coordinator).await?;
         }
         if let (Some(material), Some(hangup)) = (material, hangup) {
-            tokio::spawn(material.read_again(hangup, coordinator.reloader()));
+            tokio::spawn(material.read_again(hangup, coordinator.reloader(), Arc::clone(&manager)));
         }
+        manager.follow(&coordinator);
         // What it returns lasts as long as the coordinator.
         let _ready = ready(&coordinator);
+        let stop = async {
+            stop.await;
+            manager.stops();
+        };
         coordinator.run(stop).await.map_err(|error| failed(&error))
     });
     // Whatever a task still waits for, the coordinator has ended.

@@ -400,6 +400,14 @@ impl Client {
         }
     }
 
+    /// A store refused a write of this agent's for its fence ([`fence::Refused::Lower`](crate::fence::Refused::Lower), or
+    /// what stands for it in a database): the holder came too late, and did not know it. The coordinator is told how
+    /// often with whatever this client asks for next, counts it for whoever watches it (`preclaim_fence_refusals_total`), and
+    /// decides nothing by it.
+    pub fn fence_refused(&self) {
+        self.shared().look(|state, _| state.session.fence_refused());
+    }
+
     /// The `as_of` of a reading that starts now: a lower bound of the coordinator's time. Take it
     /// before you read, and hand it to [`Intent::expect`].
     pub fn reading(&self) -> Time {

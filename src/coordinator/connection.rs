@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use quinn::{Connection, ConnectionError, Incoming, VarInt};
@@ -35,6 +36,8 @@ pub(super) struct Server {
     pub(super) looks: Arc<Semaphore>,
     /// How often each limit was reached.
     pub(super) reached: Arc<Reached>,
+    /// How often stores refused agents' writes for their fence, as these told.
+    pub(super) fence_refusals: AtomicU64,
     doorstep: Mutex<Doorstep>,
     log: PeerLog,
     /// Rates go by this machine's time since then.
@@ -57,6 +60,7 @@ impl Server {
             doorstep: Mutex::new(Doorstep::new(&limits)),
             log: PeerLog::new(Arc::clone(&reached)),
             reached,
+            fence_refusals: AtomicU64::new(0),
             limits,
             started: Instant::now(),
         }
@@ -65,6 +69,11 @@ impl Server {
     fn now(&self) -> Time {
         let us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
         Time::from_us(us)
+    }
+
+    /// Counts what a message tells beside what it asks for.
+    fn note(&self, message: &ToCoordinator) {
+        self.fence_refusals.fetch_add(message.fence_refusals().into(), Ordering::Relaxed);
     }
 
     /// What becomes of one who begins a handshake.
@@ -289,6 +298,7 @@ impl Peer {
             }
         };
         self.enter(&hello)?;
+        self.server.note(&ToCoordinator::Hello(hello));
         Ok(reader)
     }
 
@@ -391,7 +401,10 @@ impl Lane {
                     let reply = listing::answer(&self.server, self.place.connection, &list).await;
                     self.outbox.send(self.place.lane, &reply);
                 }
-                message => requests.push(message.into()),
+                message => {
+                    self.server.note(&message);
+                    requests.push(message.into());
+                }
             }
             next = self.reader.held();
         }

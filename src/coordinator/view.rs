@@ -2,6 +2,7 @@
 //! core's state that are taken between two slots.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
@@ -41,6 +42,8 @@ pub(crate) struct Present {
     pub(crate) forbidden: ForbiddenCounts,
     /// How often less of a priority counted than was sent.
     pub(crate) lowered: Lowered,
+    /// How often stores refused agents' writes for their fence, as these told.
+    pub(crate) fence_refusals: u64,
 }
 
 impl View {
@@ -81,11 +84,22 @@ impl View {
 
     pub(crate) fn present(&self) -> Present {
         let connections = self.server.hub.connections();
+        let fence_refusals = self.server.fence_refusals.load(Ordering::Relaxed);
         self.server.hub.with_sessions(|sessions, _| {
             let [(_, connected), (_, names), (_, away), _, _, (_, watches), _] = sessions.sizes();
             let (refusals, forbidden, lowered) =
                 (sessions.refusals(), sessions.forbidden(), sessions.lowered());
-            Present { connections, sessions: connected, away, names, watches, refusals, forbidden, lowered }
+            Present {
+                connections,
+                sessions: connected,
+                away,
+                names,
+                watches,
+                refusals,
+                forbidden,
+                lowered,
+                fence_refusals,
+            }
         })
     }
 

@@ -14,17 +14,24 @@ use crate::audit::Written;
 use crate::coordinator::{Health, Present, View};
 use crate::limits::Limit;
 use crate::session::coordinator::Lowered;
-use crate::types::Micros;
+use crate::types::{Micros, Time};
 
 /// The type of what [`text`] writes.
 pub(super) const CONTENT_TYPE: &str = prometheus_text::CONTENT_TYPE;
 
-/// All metrics, as text for Prometheus.
-pub(super) fn text(metrics: &Arc<Metrics>, view: &View) -> Result<String, fmt::Error> {
-    let (written, audit_lag) = metrics.journal(view.now());
+/// All metrics, as text for Prometheus. `oldest` is when the intent arrived that has waited longest; `None` where the
+/// slot loop does not say.
+pub(super) fn text(
+    metrics: &Arc<Metrics>,
+    view: &View,
+    oldest: Option<Option<Time>>,
+) -> Result<String, fmt::Error> {
+    let at = view.now();
+    let (written, audit_lag) = metrics.journal(at);
+    let oldest_wait = oldest.map(|oldest| oldest.map_or(Micros::ZERO, |arrival| at.since(arrival)));
     let reached = view.reached().iter().collect();
     let (is_ready, present) = (view.health() == Health::Ready, view.present());
-    let now = Now { is_ready, present, reached, written, audit_lag };
+    let now = Now { is_ready, present, reached, written, audit_lag, oldest_wait };
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Scrape { metrics: Arc::clone(metrics), now }));
     let mut text = String::new();
@@ -40,6 +47,8 @@ struct Now {
     reached: Vec<(Limit, u64)>,
     written: Written,
     audit_lag: Micros,
+    /// How long the intent that has waited longest has; `None` where the slot loop does not say.
+    oldest_wait: Option<Micros>,
 }
 
 #[derive(Debug)]
@@ -197,11 +206,21 @@ impl Scrape {
             "Intents that waited after the last slot",
             &one(float(counts.undecided.get())),
         )?;
+        to.gauge(
+            "preclaim_oldest_wait_seconds",
+            "How long the intent that has waited longest has; NaN where the slot loop does not answer",
+            &one(self.now.oldest_wait.map_or(f64::NAN, seconds)),
+        )?;
         to.counters(
             "preclaim_grants_ended",
             "Grants that ended: by their own end, by a release, for a higher class, or replaced \
              by a revision",
             &counts.ended,
+        )?;
+        to.counter(
+            "preclaim_fence_refusals",
+            "Writes that stores refused for a fence that was too low, as agents told",
+            self.now.present.fence_refusals,
         )
     }
 

@@ -14,6 +14,8 @@ use super::metrics::Metrics;
 use super::recent::Slots;
 use crate::coordinator::{Health, View};
 use crate::limits;
+use crate::resolver::Resolver;
+use crate::types::Time;
 use crate::wire;
 
 const PLAIN: &str = "text/plain; charset=utf-8";
@@ -63,7 +65,7 @@ impl Pages {
         match uri.path() {
             "/livez" => of(StatusCode::OK, PLAIN, "alive\n"),
             "/readyz" => ready(&self.view.health()),
-            "/metrics" => match exposition::text(&self.metrics, &self.view) {
+            "/metrics" => match exposition::text(&self.metrics, &self.view, self.oldest().await) {
                 Ok(text) => of(StatusCode::OK, exposition::CONTENT_TYPE, text),
                 Err(_) => of(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, "the metrics cannot be written\n"),
             },
@@ -82,6 +84,18 @@ impl Pages {
             }),
             _ => of(StatusCode::NOT_FOUND, PLAIN, INDEX),
         }
+    }
+
+    /// When the intent arrived that has waited longest, if any waits; `None` where the slot loop does not answer. Of
+    /// more than [`limits::LIST_SCAN`] that many are looked at.
+    async fn oldest(&self) -> Option<Option<Time>> {
+        if self.view.health() != Health::Ready {
+            return None; // it would be waited for in vain
+        }
+        let arrivals = |resolver: &Resolver| {
+            resolver.undecided().take(limits::LIST_SCAN).map(|waiting| waiting.arrival).min()
+        };
+        self.view.look(arrivals).await
     }
 
     async fn claims(&self, top: usize) -> Answer {

@@ -14,6 +14,7 @@ mod codec;
 mod convert;
 mod degradations;
 mod extension;
+mod fence_refusals;
 mod frame;
 mod listing;
 mod message;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::super::output;
 use super::super::signal::Hangup;
+use super::manager::Manager;
 use crate::audit::{TextKept, TextKey};
 use crate::client::private_file;
 use crate::config::{Auth, Config, StateConfig, TextConfig, TlsFiles};
@@ -66,11 +67,13 @@ impl Material {
         Ok((identity, self.clients.read()?))
     }
 
-    /// Reads them again each time that `hangup` says so, and puts what is in them in place; all of it, or nothing.
-    pub(super) async fn read_again(self, mut hangup: Hangup, reloader: Reloader) {
+    /// Reads them again each time that `hangup` says so, and puts what is in them in place; all of it, or nothing. `manager`
+    /// is told of it.
+    pub(super) async fn read_again(self, mut hangup: Hangup, reloader: Reloader, manager: Arc<Manager>) {
         let material = Arc::new(self);
         loop {
             hangup.asked().await;
+            manager.reload_begins();
             let (material, reloader) = (Arc::clone(&material), reloader.clone());
             // It reads files and looks at every connection: not on a thread that connections wait for.
             let read = tokio::task::spawn_blocking(move || {
@@ -86,6 +89,7 @@ impl Material {
                 }
                 Err(panic) => output::complain(format_args!("not read again: {panic}")),
             }
+            manager.reload_ends();
         }
     }
 }

@@ -158,6 +158,8 @@ pub struct AgentSession {
     identity: Identity,
     /// What the next hello tells; it decides nothing.
     degradations: Degradations,
+    /// How often a store refused a write for its fence, until that is told; it decides nothing.
+    fence_refusals: u32,
     link: Link,
     clock: ClockEstimate,
     pings: Pings,
@@ -209,6 +211,7 @@ impl AgentSession {
         AgentSession {
             identity,
             degradations: Degradations::default(),
+            fence_refusals: 0,
             link: Link::Down,
             clock: ClockEstimate::default(),
             pings: Pings::default(),
@@ -231,6 +234,11 @@ impl AgentSession {
     /// The next hello tells of so many degradations.
     pub fn report(&mut self, degradations: Degradations) {
         self.degradations = degradations;
+    }
+
+    /// A store refused a write of this agent's for its fence: the next message with room for it says so.
+    pub fn fence_refused(&mut self) {
+        self.fence_refusals = self.fence_refusals.saturating_add(1);
     }
 
     /// A connection stands: the hello goes out first.
@@ -544,11 +552,15 @@ impl AgentSession {
 
     /// The next message to send.
     pub fn poll_send(&mut self) -> Option<ToCoordinator> {
-        let message = self.out.pop_front();
-        if matches!(message, Some(ToCoordinator::Bye(_))) {
+        let mut message = self.out.pop_front()?;
+        if matches!(message, ToCoordinator::Bye(_)) {
             self.ending = Ending::Left;
         }
-        message
+        // What is lost with a connection stays untold: it is a figure for people.
+        if self.fence_refusals > 0 && message.tell_fence_refusals(self.fence_refusals) {
+            self.fence_refusals = 0;
+        }
+        Some(message)
     }
 
     /// The next event.

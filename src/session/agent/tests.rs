@@ -379,6 +379,21 @@ fn a_released_grant_is_lost_at_once_and_no_renewal_brings_it_back() {
 }
 
 #[test]
+fn refusals_of_a_store_are_told_once_with_what_is_asked_next() {
+    let mut bench = Bench::up();
+    bench.session.fence_refused();
+    bench.session.fence_refused();
+    bench.session.declare(draft(1, false), bench.now).unwrap();
+    assert_eq!(bench.sent().fence_refusals(), 2);
+    bench.session.release(IntentId::new(2)).unwrap();
+    assert_eq!(bench.sent().fence_refusals(), 0, "they were told");
+    bench.session.disconnected();
+    bench.session.fence_refused();
+    bench.session.connected(bench.now);
+    assert_eq!(bench.sent().fence_refusals(), 1, "with the hello");
+}
+
+#[test]
 fn a_release_does_not_withdraw_what_was_declared_after_it() {
     let mut bench = Bench::up();
     bench.grant(1, false, 9, 3_000_000);

@@ -94,6 +94,19 @@ impl Inbox for Queue {
     }
 }
 
+/// Of those who only look.
+struct NoInbox;
+
+impl Inbox for NoInbox {
+    fn take_in(&self, _: &Agent, _: Vec<Asked<Origin>>) -> Result<Vec<Turned<Origin>>, Drained> {
+        panic!("nothing is asked of the core")
+    }
+
+    fn administer(&self, _: SystemOp, _: Origin) -> Result<(), Refused> {
+        panic!("nothing is asked of the core")
+    }
+}
+
 struct AlwaysRoom;
 
 impl Room for AlwaysRoom {
@@ -358,7 +371,8 @@ fn one_name_has_so_many_watches_and_leaves_some_to_others() {
         let place = Place { connection: ConnectionId(connection), lane: LaneId::FIRST };
         let watch = |request| crate::wire::Watch { request, ..crate::wire::Watch::default() };
         let requests = 1..=limits::WATCHES_OF_A_CONNECTION as u64;
-        requests.filter(|request| sessions.watch(place, &watch(*request), Time::ZERO).is_empty()).count()
+        let door = Door { now: Time::ZERO, admission: &Open, inbox: &NoInbox };
+        requests.filter(|request| sessions.watch(place, &watch(*request), &door).is_empty()).count()
     };
     let of_one_name: usize = (1..=4).map(|connection| taken_up(connection, "greedy")).sum();
     assert_eq!(of_one_name, limits::WATCHES_OF_A_NAME);
