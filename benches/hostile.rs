@@ -92,7 +92,7 @@ async fn row(attack: &str, plan: Plan) -> Result<(), Failed> {
     for number in 0..LINES {
         lines.push(Line::enter(&peers, number, make()).await?);
     }
-    offer(&[(&lines, plan.rate)], 1, plan.lasts / 4).await;
+    offer(&[(&lines[..], plan.rate)], 1, plan.lasts / 4).await;
     let before = served.look()?.rss_kib;
     let target = Target { addr: served.addr, certificate: served.certificate.clone(), packets: plan.packets };
     let attacked = phase(plan, &lines, &mut served, Beside::attacker(attack, &target)?).await?;

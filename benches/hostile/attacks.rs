@@ -214,7 +214,9 @@ async fn lanes(peers: &Peers, did: &Did) -> Result<(), Failed> {
                     did.fetch_add(1, Relaxed);
                     open.push((send, lane));
                     if open.len() >= limits::LANES / 2 {
-                        open.drain(..).for_each(|(mut send, _)| drop(send.reset(VarInt::from_u32(0))));
+                        for (mut send, _) in open.drain(..) {
+                            let _ = send.reset(VarInt::from_u32(0));
+                        }
                     }
                 }
             }
