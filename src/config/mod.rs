@@ -70,6 +70,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where those who watch the daemon ask by HTTP; nowhere, unless it is set.
     pub metrics: Option<SocketAddr>,
+    /// Whether the web page is there too.
+    pub page: bool,
     /// The daemon's certificate and key, where they come from files.
     pub tls: Option<TlsFiles>,
     /// Who may connect.
@@ -92,6 +94,7 @@ impl Default for Config {
             frames: Vec::new(),
             listen: daemon::LISTEN,
             metrics: None,
+            page: false,
             tls: None,
             auth: Auth::default(),
             state: None,
@@ -187,11 +190,13 @@ fn check(root: &Node) -> Result<Config, Fault> {
         _ => Table::default(),
     };
     let default = Config::default();
+    let (metrics, page) = sections.optional("metrics", daemon::metrics)?.unwrap_or_default();
     Ok(Config {
         rules: rules::rules(&sections)?,
         frames: sections.optional("frame", frames::frames)?.unwrap_or_default(),
         listen: sections.optional("listen", daemon::listen)?.unwrap_or(default.listen),
-        metrics: sections.optional("metrics", daemon::metrics)?.flatten(),
+        metrics,
+        page,
         tls: sections.optional("tls", daemon::tls)?,
         auth: sections.optional("auth", daemon::auth)?.unwrap_or(default.auth),
         state: sections.optional("state", state::state)?,
