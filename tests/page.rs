@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)] // what helpers of tests unwrap fails the test
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +57,9 @@ impl Watched {
     /// By HTTP/1.0, in which a body is not cut into chunks and ends with its connection.
     async fn start(&self, method: &str, path: &str) -> BufReader<TcpStream> {
         let mut stream = soon(TcpStream::connect(self.addr)).await.unwrap();
-        soon(stream.write_all(format!("{method} {path} HTTP/1.0\r\nhost: here\r\n\r\n").as_bytes())).await.unwrap();
+        soon(stream.write_all(format!("{method} {path} HTTP/1.0\r\nhost: here\r\n\r\n").as_bytes()))
+            .await
+            .unwrap();
         BufReader::new(stream)
     }
 
@@ -67,22 +70,26 @@ impl Watched {
     }
 
     async fn stream(&self) -> Result<Events, String> {
-        let mut events = Events(self.start("GET", "/page/events").await);
+        let mut events = Events { from: self.start("GET", "/page/events").await, told: VecDeque::new() };
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
-            soon(events.0.read_line(&mut head)).await.unwrap();
+            soon(events.from.read_line(&mut head)).await.unwrap();
         }
         if head.starts_with("HTTP/1.0 200") { Ok(events) } else { Err(head) }
     }
 }
 
-struct Events(BufReader<TcpStream>);
+struct Events {
+    from: BufReader<TcpStream>,
+    /// Decisions of frames that were read, and not looked at yet.
+    told: VecDeque<Value>,
+}
 
 impl Events {
     async fn next(&mut self) -> (String, Value) {
         let mut lines = [const { String::new() }; 3];
         for line in &mut lines {
-            soon(self.0.read_line(line)).await.unwrap();
+            soon(self.from.read_line(line)).await.unwrap();
         }
         let [name, data, end] = lines;
         assert_eq!(end, "\n");
@@ -102,11 +109,14 @@ impl Events {
     /// The next decision of that kind.
     async fn news(&mut self, what: &str) -> Value {
         loop {
-            let data = self.until("slots").await;
-            let mut all = data["slots"].as_array().unwrap().iter().flat_map(|slot| slot["news"].as_array().unwrap());
-            if let Some(found) = all.find(|news| news["what"] == what) {
-                return found.clone();
+            while let Some(news) = self.told.pop_front() {
+                if news["what"] == what {
+                    return news;
+                }
             }
+            let data = self.until("slots").await;
+            let slots = data["slots"].as_array().unwrap();
+            self.told.extend(slots.iter().flat_map(|slot| slot["news"].as_array().unwrap().clone()));
         }
     }
 }
@@ -123,7 +133,12 @@ async fn there_is_no_page_unless_it_is_asked_for() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_part_comes_with_a_policy_that_lets_nothing_else_in() {
     let watched = Watched::open(true).await;
-    let parts = [("/", "text/html"), ("/page", "text/html"), ("/page/page.css", "text/css"), ("/page/main.js", "text/javascript")];
+    let parts = [
+        ("/", "text/html"),
+        ("/page", "text/html"),
+        ("/page/page.css", "text/css"),
+        ("/page/main.js", "text/javascript"),
+    ];
     for (path, kind) in parts {
         let answer = watched.ask("GET", path).await;
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -151,7 +166,9 @@ async fn a_page_is_told_who_holds_who_is_refused_why_and_what_would_be_free() {
     let watched = Watched::open(true).await;
     let holder = watched.client(HOSTILE_NAME).await;
     let claim = |at: &str| Intent::asap().claim(path(at).unwrap().exclusive(), HOUR);
-    let Outcome::Granted(grant) = holder.declare(claim(HOSTILE_PATH)).await.unwrap() else { panic!("it is free") };
+    let Outcome::Granted(grant) = holder.declare(claim(HOSTILE_PATH)).await.unwrap() else {
+        panic!("it is free")
+    };
 
     let mut events = watched.stream().await.unwrap();
     assert_eq!(events.next().await.0, "begin");
@@ -176,7 +193,8 @@ async fn a_page_is_told_who_holds_who_is_refused_why_and_what_would_be_free() {
 
     let waits = other.clone();
     let waiting = claim(HOSTILE_PATH).wait(HOUR);
-    let waiting = tokio::spawn(async move { waits.declare(waiting).await.map(|outcome| format!("{outcome:?}")) });
+    let waiting =
+        tokio::spawn(async move { waits.declare(waiting).await.map(|outcome| format!("{outcome:?}")) });
     let told = events.news("waiting").await;
     assert_eq!(told["rivals"][0]["agent"], HOSTILE_NAME);
     assert!(told["waits_until"].as_u64().unwrap() > told["arrived"].as_u64().unwrap());

@@ -105,18 +105,16 @@ fn last_part(archive: &Archive) -> Result<Time, Problem> {
 
 /// What is shown from `from` on; `None` where nothing was decided then.
 fn read(archive: &Archive, from: Time) -> Result<Option<Recording>, Problem> {
-    let (mut recording, mut has_before) = (None, false);
-    let is_whole = each(archive, |seen| match (seen, &mut recording) {
-        (Seen::Before(record, image), None) if record.at >= from => {
-            recording = Some(Recording::after(image, has_before));
-            true
-        }
-        (Seen::Before(..), _) => {
+    let (mut recording, mut has_before) = (None::<Recording>, false);
+    let is_whole = each(archive, |seen| match seen {
+        Seen::Before(record, image) => {
+            if recording.is_none() && record.at >= from {
+                recording = Some(Recording::after(image, has_before));
+            }
             has_before = true;
             true
         }
-        (Seen::After(record, image), Some(recording)) => recording.take(record, image),
-        (Seen::After(..), None) => true,
+        Seen::After(record, image) => recording.as_mut().is_none_or(|it| it.take(record, image)),
     })?;
     if !is_whole {
         note("the beginning of the log is gone");

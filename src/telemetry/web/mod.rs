@@ -137,7 +137,8 @@ mod tests {
     /// Names that a text asks to be loaded, other than by `import … from "./…"`.
     fn foreign(text: &str) -> Vec<&str> {
         let marks = ["http://", "https://", "url(", "@import", "innerHTML", "outerHTML", "insertAdjacent"];
-        let more = ["document.write", "eval(", "new Function", "style=", "<script>", "onclick=", "localStorage"];
+        let more =
+            ["document.write", "eval(", "new Function", "style=", "<script>", "onclick=", "localStorage"];
         marks.into_iter().chain(more).filter(|mark| text.contains(mark)).collect()
     }
 

@@ -262,10 +262,9 @@ fn rivals(blockers: &[Blocker], all: &impl Standings) -> Vec<Option<Rival>> {
                 claim: grant.intent.claims.get(blocker.their_claim)?.clone(),
                 window: grant.windows.get(blocker.their_claim).copied(),
             }),
-            (None, _, Some(undecided)) => Some(Rival {
-                claim: undecided.intent.claims.get(blocker.their_claim)?.clone(),
-                window: None,
-            }),
+            (None, _, Some(undecided)) => {
+                Some(Rival { claim: undecided.intent.claims.get(blocker.their_claim)?.clone(), window: None })
+            }
             _ => None,
         }
     };

@@ -445,15 +445,17 @@ mod tests {
         let feed = Arc::new(Feed::default());
         (2..5).for_each(|number| feed.push(owned(released(number, 1))));
         let permit = Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().unwrap();
-        let mut events =
-            live(Arc::clone(&feed), Quiet, Micros::from_ms(10), Leave::soon(), permit);
+        let mut events = live(Arc::clone(&feed), Quiet, Micros::from_ms(10), Leave::soon(), permit);
         let (name, begin) = next(&mut events).await;
         assert_eq!((name.as_str(), &begin["kind"], &begin["missed"]), ("begin", &"live".into(), &0.into()));
         let (name, past) = next(&mut events).await;
         assert_eq!((name.as_str(), numbers(&past)), ("slots", vec![2, 3]), "up to the slot of the look");
         assert_eq!(past["health"], "draining: it takes nothing new");
         let (name, settled) = next(&mut events).await;
-        assert_eq!((name.as_str(), &settled["slot"], &settled["complete"]), ("settled", &3.into(), &true.into()));
+        assert_eq!(
+            (name.as_str(), &settled["slot"], &settled["complete"]),
+            ("settled", &3.into(), &true.into())
+        );
         assert_eq!(numbers(&next(&mut events).await.1), [4], "what came after the look");
         assert_eq!(numbers(&next(&mut events).await.1), Vec::<u64>::new(), "a beat");
         feed.push(owned(released(5, 1)));

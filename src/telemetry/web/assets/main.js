@@ -35,6 +35,7 @@ function take(name, data) {
       state.missed += data.missed;
       slots.length = data.slot_us;
       model.begin();
+      time.offset = null;
       if (data.part) beginRecorded(data.part);
       tell(data.part ? "reading the log…" : "live", true);
       break;
@@ -58,6 +59,7 @@ function beginRecorded(part) {
   time.chosen = part.until;
   model.keepsAll = true;
   model.oldest = part.from;
+  get("slots-section").hidden = true;
   get("live").lastChild.textContent = "End";
   get("play").hidden = false;
   const whole = (part.until - part.from) / 1e6;
@@ -76,11 +78,12 @@ function showTop() {
   get("state").className = isBad ? "bad" : "good";
   say(get("state"), health ?? (part ? `${state.connection}${part.more_before ? ", more before" : ""}${part.more_after ? ", more after" : ""}` : state.connection));
   const at = time.shown();
-  let granted = 0, waits = 0;
+  let granted = 0;
   for (const it of model.live.values()) if (it.bars.some((bar) => bar.from <= at && bar.until > at)) granted += 1;
-  waits = model.waiting.size;
-  const second = countSince(at - 1e6, at);
-  say(get("figures"), time.isLive() || part ? `${second} decisions and ${conflictsSince(at - 1e6, at)} conflicts in the last second${part ? "" : ` · ${granted} grants in force, ${waits} wait`}${missed ? ` · ${missed} slots were not seen: read too slowly` : ""}` : "");
+  const rates = `${count(model.news, at - 1e6, at)} decisions and ${count(model.conflicts, at - 1e6, at)} conflicts within a second`;
+  const standing = time.isLive() ? ` · ${granted} grants in force, ${model.waiting.size} wait` : "";
+  const unseen = missed ? ` · ${missed} slots were not seen: read too slowly` : "";
+  say(get("figures"), rates + standing + unseen);
   const oldest = model.oldest || at;
   say(get("clock"), at === 0 ? "" : time.isLive() ? clock(at).slice(0, 10) : `${clock(at)}, ${seen(at, time.now())}`);
   get("live").setAttribute("aria-pressed", String(time.chosen === null || (part !== null && at >= part.until)));
@@ -90,17 +93,16 @@ function showTop() {
   get("scrub").setAttribute("aria-valuetext", clock(at));
 }
 
+/** How many of a list, the latest last, are of (from, until]. */
 const count = (list, from, until) => {
   let sum = 0;
   for (let at = list.length - 1; at >= 0 && list[at].at > from; at -= 1) if (list[at].at <= until) sum += 1;
   return sum;
 };
-const countSince = (from, until) => (time.isLive() || until >= model.latest - 5e6 ? count(model.news, from, until) : count(model.news, from, until));
-const conflictsSince = (from, until) => count(model.conflicts, from, until);
 
 function showNotes() {
   say(get("lanes-note"), timeline.note());
-  say(get("slots-note"), state.part ? "a log does not say how long they took" : slots.note());
+  say(get("slots-note"), slots.note());
   const described = timeline.describe();
   if (get("timeline").getAttribute("aria-label") !== described) get("timeline").setAttribute("aria-label", described);
 }
@@ -172,7 +174,7 @@ get("timeline").addEventListener("click", (event) => open(timeline.hit(...place(
 get("map").addEventListener("click", (event) => open(map.hit(...place(event))?.news));
 get("timeline").addEventListener("wheel", (event) => {
   if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) move((event.deltaX || event.deltaY) / 600 * time.span);
-  else timeline.scroll(Math.sign(event.deltaY));
+  else if (!timeline.scroll(Math.sign(event.deltaY))) return; // the page itself scrolls on
   event.preventDefault();
   anew();
 }, { passive: false });

@@ -1,6 +1,7 @@
 // The regions of one frame, seen from above, at the time shown.
 
 import { Sheet } from "./canvas.js";
+import { visible } from "./words.js";
 
 const MARGIN = 26;
 /** Windows that begin within so long are drawn as what lies ahead. */
@@ -23,7 +24,8 @@ export class FrameMap {
     const kept = this.select.value;
     this.select.replaceChildren(...all.map((path) => {
       const option = document.createElement("option");
-      option.value = option.textContent = path;
+      option.value = path;
+      option.textContent = visible(path);
       return option;
     }));
     if (all.includes(kept)) this.select.value = kept;
@@ -54,7 +56,7 @@ export class FrameMap {
     for (const bar of held) this.region(context, bar, { fill: bar.claim.mode === "exclusive" ? palette.granted : palette.shared, alpha: 0.75, stroke: palette.granted });
     for (const bar of waits) this.region(context, bar, { fill: this.sheet.hatch(palette.waitingFill, palette.waiting), alpha: 0.8, stroke: palette.waiting, dash: [5, 3] });
     for (const bar of refused) this.region(context, bar, { stroke: palette.refused, dash: [1, 3], cross: true });
-    this.labels(context, palette, held, waits, refused);
+    this.labels(context, palette, [[refused, "✕ ", palette.refused, 14], [waits, "… ", palette.waiting, 14], [held, "", palette.ink, 0]]);
   }
 
   grow(path, shape) {
@@ -131,28 +133,29 @@ export class FrameMap {
     return [this.x(sum[0] / shape.length), this.y(sum[1] / shape.length)];
   }
 
-  /** Names, on a ground of their own; of one agent once. */
-  labels(context, palette, ...groups) {
+  /** Names, on a ground of their own; of one agent once, and where there is room for them. */
+  labels(context, palette, groups) {
     this.sheet.font(11, "bold");
     context.textAlign = "center";
     context.textBaseline = "middle";
-    const told = new Set();
-    const signs = ["", "… ", "✕ "];
-    groups.forEach((bars, group) => {
+    const told = new Set(), placed = [];
+    for (const [bars, sign, ink, below] of groups) {
       for (const bar of bars) {
-        const label = `${signs[group]}${bar.news.agent}`;
+        const label = `${sign}${bar.news.agent}`;
         if (told.has(label) || told.size > 60) continue;
-        told.add(label);
         const [x, at] = this.middle(bar.claim.shape);
-        const y = at + group * 14, wide = Math.min(label.length * this.sheet.advance + 6, 130);
+        const y = at + below, wide = Math.min(label.length * this.sheet.advance + 6, 130);
+        if (placed.some((it) => Math.abs(it.y - y) < 14 && Math.abs(it.x - x) < (it.wide + wide) / 2)) continue;
+        placed.push({ x, y, wide });
+        told.add(label);
         context.fillStyle = palette.card;
         context.globalAlpha = 0.85;
         context.fillRect(x - wide / 2, y - 7, wide, 14);
         context.globalAlpha = 1;
-        context.fillStyle = group === 0 ? palette.ink : group === 1 ? palette.waiting : palette.refused;
+        context.fillStyle = ink;
         this.sheet.text(label, x, y + 0.5, wide);
       }
-    });
+    }
     context.textAlign = "left";
   }
 

@@ -13,6 +13,8 @@ const LONG = 60e6;
 /** Slots of which is kept how they kept their time. */
 const SLOTS = 240;
 const CONFLICTS = new Set(["refused", "waiting", "deadlock", "stale", "rejected", "revoked", "renew_denied"]);
+/** Those that tell how much a path is in demand. */
+const DEMAND = new Set(["refused", "waiting", "deadlock", "stale", "renew_denied"]);
 
 const keyOf = (news) => `${news.agent}/${news.id}`;
 
@@ -36,7 +38,7 @@ class Lane {
     this.latest = Math.max(this.latest, bar.at);
     if (bar.claim.shape) this.frame = true;
     if (bar.state !== "refused") this.place(bar);
-    if (bar.until - bar.from > LONG) { this.long.push(bar); return; }
+    if (bar.until - bar.from > LONG) { this.lengthen(bar); return; }
     // Nearly in order: windows that begin later than those after them are few.
     let at = this.bars.length;
     while (at > 0 && this.bars[at - 1].from > bar.from) at -= 1;
@@ -55,12 +57,18 @@ class Lane {
   end(bar, until) {
     if (bar.state !== "refused" && this.ends[bar.row] === bar.until) this.ends[bar.row] = until;
     bar.until = until;
+    if (!bar.isLong && until - bar.from > LONG) this.lengthen(bar);
+  }
+
+  lengthen(bar) {
+    bar.isLong = true;
+    this.long.push(bar);
   }
 
   drop(count) {
     this.gone += count;
     if (this.gone < 256 && this.gone * 2 < this.bars.length) return;
-    this.bars = this.bars.filter((bar) => !bar.gone);
+    this.bars = this.bars.filter((bar) => !bar.gone && !bar.isLong);
     this.long = this.long.filter((bar) => !bar.gone);
     this.gone = 0;
   }
@@ -71,7 +79,7 @@ class Lane {
     const first = lowerBound(this.bars, from - LONG, (bar) => bar.from);
     for (let at = first; at < this.bars.length && this.bars[at].from < until; at += 1) {
       const bar = this.bars[at];
-      if (bar.until > from && !bar.gone) see(bar);
+      if (bar.until > from && !bar.gone && !bar.isLong) see(bar);
     }
   }
 
@@ -147,8 +155,8 @@ export class Model {
         break;
       case "waiting": this.wait(key, news); break;
       case "refused": case "deadlock": case "stale": case "rejected":
-        this.endWait(key, news, news.what);
-        news.bars = this.lay(news, "refused");
+        news.waited = this.endWait(key, news, news.what);
+        this.lay(news, "refused");
         break;
       case "released": case "expired":
         this.endWait(key, news, news.what);
@@ -172,7 +180,8 @@ export class Model {
       if (!before || before.at <= news.at) this.conflicts.push(news);
       else this.conflicts.splice(lowerBound(this.conflicts, news.at + 1, (it) => it.at), 0, news);
       const path = contendedPath(news);
-      if (path !== undefined) this.lane(path).conflicts.push(news);
+      // One that waited in vain was counted when it began to.
+      if (path !== undefined && DEMAND.has(news.what) && !news.waited) this.lane(path).conflicts.push(news);
     }
     if (!this.keepsAll && this.news.length > NEWS * 1.02) this.forget(this.news.length - NEWS);
   }
@@ -193,9 +202,10 @@ export class Model {
 
   endWait(key, news, how) {
     const it = this.waiting.get(key);
-    if (!it) return;
+    if (!it) return false;
     this.close(it.bars, news.at, how);
     this.waiting.delete(key);
+    return true;
   }
 
   endGrant(key, news, how) {
@@ -228,7 +238,7 @@ export class Model {
       const from = waits ? news.arrived ?? news.at : claim.from;
       const until = waits ? Math.max(news.waits_until ?? news.at, from + 1) : claim.until;
       const lane = this.lane(claim.path);
-      const bar = { lane, claim, news, state, from, until, at: news.at, moved: news.what === "moved", ended: null, gone: false, row: 0 };
+      const bar = { lane, claim, news, state, from, until, at: news.at, moved: news.what === "moved", ended: null, gone: false, isLong: false, row: 0 };
       if (state === "refused") { bar.from = news.at; bar.until = news.at + 1; }
       lane.add(bar);
       return bar;

@@ -255,7 +255,14 @@ export class Timeline {
     if (this.chosen > last) this.top += this.chosen - last;
   }
 
-  scroll(lanes) { this.top = Math.max(0, Math.min(this.top + lanes, this.order.length - 1)); }
+  /** Whether there were more lanes that way. */
+  scroll(lanes) {
+    const last = this.shown.at(-1);
+    if (lanes > 0 && (!last || last.index >= this.order.length - 1)) return false;
+    const before = this.top;
+    this.top = Math.max(0, Math.min(this.top + lanes, this.order.length - 1));
+    return this.top !== before;
+  }
 
   note() {
     const count = this.order.length, first = this.top + 1, last = this.shown.at(-1)?.index + 1 || 0;
