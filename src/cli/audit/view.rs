@@ -64,11 +64,9 @@ enum Seen<'a> {
     After(&'a Record, &'a Image),
 }
 
-/// Each record, before it is applied to the state and after, for as long as `see` wants more. Whether the log begins
-/// with its first record.
-fn each(archive: &Archive, mut see: impl FnMut(Seen<'_>) -> bool) -> Result<bool, Problem> {
+/// Each record, before it is applied to the state and after, for as long as `see` wants more.
+fn each(archive: &Archive, mut see: impl FnMut(Seen<'_>) -> bool) -> Result<(), Problem> {
     let mut base = Base::oldest(archive)?;
-    let is_whole = base.segment == 0;
     let (mut progress, mut goes_on) = (Progress::start(), true);
     archive.walk(base.segment + 1, Some(base.last)).read_on(&mut |found| {
         progress.tick();
@@ -82,7 +80,7 @@ fn each(archive: &Archive, mut see: impl FnMut(Seen<'_>) -> bool) -> Result<bool
         goes_on = goes_on && see(Seen::After(&record, base.state.image()));
         Ok(())
     })?;
-    Ok(is_whole)
+    Ok(())
 }
 
 /// From when on all that follows fits into one recording.
@@ -105,8 +103,12 @@ fn last_part(archive: &Archive) -> Result<Time, Problem> {
 
 /// What is shown from `from` on; `None` where nothing was decided then.
 fn read(archive: &Archive, from: Time) -> Result<Option<Recording>, Problem> {
-    let (mut recording, mut has_before) = (None::<Recording>, false);
-    let is_whole = each(archive, |seen| match seen {
+    let first = archive.contents()?.segments.first().copied().unwrap_or(1);
+    if first > 1 {
+        note("the beginning of the log is gone");
+    }
+    let (mut recording, mut has_before) = (None::<Recording>, first > 1);
+    each(archive, |seen| match seen {
         Seen::Before(record, image) => {
             if recording.is_none() && record.at >= from {
                 recording = Some(Recording::after(image, has_before));
@@ -116,9 +118,6 @@ fn read(archive: &Archive, from: Time) -> Result<Option<Recording>, Problem> {
         }
         Seen::After(record, image) => recording.as_mut().is_none_or(|it| it.take(record, image)),
     })?;
-    if !is_whole {
-        note("the beginning of the log is gone");
-    }
     Ok(recording)
 }
 
