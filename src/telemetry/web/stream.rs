@@ -224,7 +224,7 @@ impl<W: Watched> Live<W> {
         let begin = Begin { kind: "live", now, slot_us: self.slot, missed, part: None };
         self.outlet.send("begin", &begin).await?;
         let Some(standing) = self.watched.standing().await else {
-            self.slots(&[]).await?;
+            self.beat().await?;
             return Err(Gone); // the page asks again
         };
         let (past, cursor) = self.feed.past();
@@ -266,24 +266,34 @@ impl<W: Watched> Live<W> {
                 }
             }
             if told.elapsed() >= limits::PAGE_BEAT.to_std() {
-                self.slots(&[]).await?;
+                self.beat().await?;
                 told = Instant::now();
             }
         }
     }
 
     async fn slots(&self, slots: &[Arc<SlotNews>]) -> Result<(), Gone> {
-        let health = match self.watched.health() {
+        tell_slots(&self.outlet, slots, &self.health(), || self.watched.now()).await
+    }
+
+    /// Tells the time.
+    async fn beat(&self) -> Result<(), Gone> {
+        let beat = Slots { now: self.watched.now(), slots: Vec::new(), health: self.health() };
+        self.outlet.send("slots", &beat).await
+    }
+
+    /// What is wrong, where something is.
+    fn health(&self) -> Option<String> {
+        match self.watched.health() {
             Health::Ready => None,
             Health::Starting => Some("starting".to_owned()),
             Health::Draining => Some("draining: it takes nothing new".to_owned()),
             Health::Halted(why) => Some(format!("halted: {why}")),
-        };
-        tell_slots(&self.outlet, slots, &health, || self.watched.now()).await
+        }
     }
 }
 
-/// Tells slots in frames of bounded size; one frame where there is none.
+/// Tells slots in frames of bounded size.
 async fn tell_slots(
     outlet: &Outlet,
     slots: &[Arc<SlotNews>],
@@ -304,7 +314,7 @@ async fn tell_slots(
             }
         }
     }
-    if !lines.is_empty() || slots.is_empty() {
+    if !lines.is_empty() {
         outlet.send("slots", &Slots { now: now(), slots: lines, health: health.clone() }).await?;
     }
     Ok(())

@@ -65,7 +65,8 @@ export class Demand {
     row.news = holder?.news ?? null;
     say(row.path, visible(it.lane.path));
     row.holder.hidden = !holder;
-    say(row.holder, holder ? intent(holder.news) : "");
+    say(row.holder, holder ? visible(holder.news.agent) : "");
+    row.holder.title = holder ? `intent ${holder.news.id}, token ${holder.news.token ?? "?"}` : "";
     const others = holds.length - 1;
     say(row.more, !holder ? "nobody just now" : others > 0 ? ` and ${others} more` : holder.claim.mode === "exclusive" ? "" : ` (${mode(holder.claim)})`);
     say(row.until, holder ? `${clock(holder.until).slice(0, 8)}, ${seen(holder.until, at)}` : "");

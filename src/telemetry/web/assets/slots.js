@@ -15,8 +15,9 @@ export class SlotBar {
     const slots = this.model.slots.slice(-SHOWN);
     const { width, height } = this.sheet;
     const tall = height - TOP - BOTTOM, base = height - BOTTOM;
-    const most = slots.reduce((sum, slot) => Math.max(sum, slot.done_us), 0);
-    const top = this.scale(most);
+    // A few that took far longer would make all others flat: they reach beyond, and are marked.
+    const spans = slots.map((slot) => slot.done_us).sort((a, b) => a - b);
+    const top = this.scale((spans[Math.floor(spans.length * 0.95)] ?? 0) * 1.3);
     const y = (us) => base - Math.min(us / top, 1) * tall;
     this.axis(context, palette, top, y);
     const wide = (width - LEFT) / SHOWN;
@@ -30,11 +31,12 @@ export class SlotBar {
         context.fillRect(x + 0.5, high, Math.max(wide - 1, 1), Math.max(low - high, us > 0 ? 0.5 : 0));
         sum += us;
       }
-      if (slot.result !== "ok") {
-        context.fillStyle = palette.refused;
+      const mark = slot.result !== "ok" ? "▲" : sum > top ? "↑" : "";
+      if (mark) {
+        context.fillStyle = mark === "▲" ? palette.refused : palette.ink;
         this.sheet.font(12, "bold");
         context.textAlign = "center";
-        this.sheet.text("▲", x + wide / 2, 8);
+        this.sheet.text(mark, x + wide / 2, 7);
         context.textAlign = "left";
       }
     });

@@ -6,6 +6,8 @@ import { clock, span } from "./words.js";
 const LABELS = 190, TOP = 20, ROW = 15, STRIP = 11, GAP = 6, NOW = 0.72;
 /** How often lanes are put in order: they should not jump about. */
 const ORDER_US = 2e6;
+/** How tall the picture is, in px. */
+const LEAST = 160, MOST = 440;
 const SHORT = 3; // px: what is narrower is drawn without its edge
 
 export class Timeline {
@@ -55,7 +57,7 @@ export class Timeline {
     this.axis(context, palette, from, until, height);
     let y = TOP;
     this.shown = [];
-    for (let index = this.top; index < this.order.length && y < height - ROW; index += 1) {
+    for (let index = this.top; index < this.order.length && y < Math.max(height, MOST) - ROW; index += 1) {
       const { lane, heat } = this.order[index];
       const { rows, strip } = this.rows(lane, from, until);
       const tall = rows * ROW + strip + GAP;
@@ -64,6 +66,13 @@ export class Timeline {
       y += tall;
     }
     this.line(context, palette, at, height);
+    this.fits(y);
+  }
+
+  /** The picture is as tall as its lanes, within bounds; it does not shrink for a little. */
+  fits(tall) {
+    const wanted = Math.max(LEAST, Math.min(Math.ceil(tall / 40) * 40, MOST));
+    if (wanted > this.sheet.height || wanted < this.sheet.height - 80) this.canvas.style.height = `${wanted}px`;
   }
 
   /** How many rows of bars a lane has, and how tall the strip below is, with what was refused. */

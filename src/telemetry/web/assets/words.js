@@ -6,6 +6,8 @@ export function visible(text) {
     (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
 }
 
+const who = (it) => visible(it.agent);
+
 export const intent = (it) => `${visible(it.agent)}/${it.id}`;
 
 const two = (n) => String(n).padStart(2, "0");
@@ -61,28 +63,29 @@ const WHY = {
 function inTheWay(news) {
   const [first, ...more] = news.rivals ?? [];
   if (!first) return "no room there";
-  const others = new Set(more.map(intent));
-  others.delete(intent(first));
+  const others = new Set(more.map(who));
+  others.delete(who(first));
   const and = others.size ? ` and ${others.size} more` : "";
   const isSame = first.has && first.has.path === blocked(news)?.path;
   const path = first.has && !isSame ? ` ${visible(first.has.path)}` : "";
-  if (!first.token) return `${intent(first)}${and} waits for${path || " it"} and goes first`;
+  if (!first.token) return `${who(first)}${and} waits for${path || " it"} and goes first`;
   const until = first.has_until ? ` until ${clock(first.has_until)}` : "";
-  return `${intent(first)}${and} has${path || " it"}${until}`;
+  const own = first.agent === news.agent ? " itself" : "";
+  return `${who(first)}${own}${and} has${path || " it"}${until}`;
 }
 
 /** One line: what was decided, and why. */
 export function line(news) {
   const wanted = blocked(news) ? ` ${visible(blocked(news).path)}` : "";
   switch (news.what) {
-    case "refused": return `${intent(news)} refused${wanted}: ${inTheWay(news)}`;
-    case "waiting": return `${intent(news)} waits for${wanted}: ${inTheWay(news)}`;
-    case "deadlock": return `${intent(news)} ended to break a deadlock at${wanted}: ${inTheWay(news)}`;
-    case "stale": return `${intent(news)} read ${visible(news.read[0])} too early: somebody may have written since`;
-    case "rejected": return `${intent(news)} rejected: ${WHY[news.why] ?? visible(news.why)}${news.field ? ` (${visible(news.field)})` : ""}`;
-    case "revoked": return `${intent(news)} gave way to ${intent(news.by)}${news.goes_on ? ", and waits" : ""}`;
-    case "renew_denied": return `${intent(news)} not renewed, ends ${clock(news.end)}: ${inTheWay(news)}`;
-    default: return `${intent(news)} ${event(news)}`;
+    case "refused": return `${who(news)} refused${wanted}: ${inTheWay(news)}`;
+    case "waiting": return `${who(news)} waits for${wanted}: ${inTheWay(news)}`;
+    case "deadlock": return `${who(news)} ended to break a deadlock at${wanted}: ${inTheWay(news)}`;
+    case "stale": return `${who(news)} read ${visible(news.read[0])} too early: somebody may have written since`;
+    case "rejected": return `${who(news)} rejected: ${WHY[news.why] ?? visible(news.why)}${news.field ? ` (${visible(news.field)})` : ""}`;
+    case "revoked": return `${who(news)} gave way to ${who(news.by)}${news.goes_on ? ", and waits" : ""}`;
+    case "renew_denied": return `${who(news)} not renewed, ends ${clock(news.end)}: ${inTheWay(news)}`;
+    default: return `${who(news)} ${event(news)}`;
   }
 }
 
@@ -96,7 +99,7 @@ export function event(news) {
     case "expired": return "its lease ended";
     case "waiting": return `waits: ${inTheWay(news)}`;
     case "refused": return `refused: ${inTheWay(news)}`;
-    default: return line(news).slice(intent(news).length + 1);
+    default: return line(news).slice(who(news).length + 1);
   }
 }
 
