@@ -223,6 +223,7 @@ async function run() {
   await pause(1200);
   await page.screenshot({ path: join(out, "dark.png") });
   await page.keyboard.press("Escape");
+  await page.keyboard.press("Escape"); // leaves the list, which stands still for who is in it
   await page.emulateMedia({ colorScheme: "light" });
   if (seconds > 0) await measure(page, addr);
   check("nothing went wrong with the page, and it asked no other place", wrong.length === 0, wrong.join("; "));
