@@ -315,6 +315,29 @@ pub const CONTENDED_PATHS: usize = 1024;
 pub const CONTENDED_HALVES: Micros = Micros::from_secs(60);
 /// Agents whose last offer is remembered, to count what came of it; past it all are forgotten.
 pub const OFFERS_FOLLOWED: usize = 4096;
+/// Pages that are told of each slot at a time; each may ask for a look when it opens, or has missed some.
+pub const PAGE_STREAMS: usize = 16;
+/// How often a page is told what came: often enough to be seen as live, and no more work than drawing it.
+pub const PAGE_EVERY: Micros = Micros::from_ms(100);
+/// After how long without news a page is told the time all the same.
+pub const PAGE_BEAT: Micros = Micros::from_secs(1);
+/// Frames that wait for a page to read them; what comes meanwhile waits in the ring that all pages share.
+pub const PAGE_FRAMES: usize = 2;
+/// Decisions told in one frame: a page reads and draws it well within a frame of its screen.
+pub const PAGE_FRAME_NEWS: usize = 128;
+/// Decisions of one slot that are kept for pages: copying them is what a page costs the slot loop.
+pub const PAGE_SLOT_NEWS: usize = 1024;
+/// Claims, of decisions and of who was in the way, that are kept for pages: some tens of megabytes where all
+/// are the largest polygons, and some ten seconds of a thousand decisions a second.
+pub const PAGE_CLAIMS_KEPT: usize = 1 << 15;
+/// Slots that are kept for pages: seconds of the shortest slots.
+pub const PAGE_SLOTS_KEPT: usize = 4096;
+/// Claims of one intent that a page is told; it is told how many more there are.
+pub const PAGE_CLAIMS: usize = 16;
+/// How long a page that has missed something waits for its next look at least.
+pub const PAGE_LOOK_EVERY: Micros = Micros::from_secs(2);
+/// Claims of the part of a log that is opened at once: a browser keeps them all.
+pub const VIEW_CLAIMS: usize = 200_000;
 /// Entries of one list about claims, and how many there are unless asked otherwise.
 pub const CLAIMS_SHOWN: usize = 100;
 /// See [`CLAIMS_SHOWN`].
@@ -477,6 +500,9 @@ const _: () = assert!(CURSOR_BYTES >= AGENT_BYTES + 9, "a mark names an agent an
 const _: () = assert!(CLOSE_LINGER.as_us() < CLOSE_ALL_WITHIN.as_us());
 const _: () = assert!(SLOT_MAX.as_us() + CLOSE_ALL_WITHIN.as_us() + CLOSE_LINGER.as_us() < 2_000_000);
 const _: () = assert!(LIST_PAGE <= LIST_SCAN);
+const _: () = assert!(PAGE_STREAMS < WATCHING_CONNECTIONS, "pages must leave room for others that watch");
+const _: () = assert!(PAGE_SLOT_NEWS < PAGE_CLAIMS_KEPT, "a full slot must fit");
+const _: () = assert!(PAGE_BEAT.as_us() < WATCHING_TIMEOUT.as_us(), "a page that reads is not let go");
 const _: () = assert!(CLAIMS_SHOWN_DEFAULT <= CLAIMS_SHOWN && CLAIMS_SHOWN <= LIST_SCAN);
 const _: () =
     assert!(WATCHING_LOOK.as_us() < WATCHING_TIMEOUT.as_us() && SLOT_MAX.as_us() < STANDSTILL.as_us());

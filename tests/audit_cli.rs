@@ -10,7 +10,8 @@ mod generate;
 #[path = "twin/trace.rs"]
 mod trace;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::Stdio;
 use std::sync::Arc;
 
@@ -416,4 +417,69 @@ fn a_log_that_is_followed_goes_on_with_what_comes() {
     while next()["slot"] != 20 {}
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// The events that the page of a log is told, by name, from its first record on or as `args` say.
+fn shown(site: &Site, args: &[&str]) -> Vec<(String, serde_json::Value)> {
+    let dir = site.dir();
+    let all: Vec<&str> = ["audit", "view", dir.to_str().unwrap()].iter().chain(args).copied().collect();
+    let mut child = audit_log::spawn(&all, Stdio::null());
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let line = said.find(|line| line.as_ref().is_ok_and(|line| line.contains("seen at"))).unwrap().unwrap();
+    let addr = line.split_once("http://").unwrap().1.split_once("/page").unwrap().0.to_owned();
+    let get = |path: &str| {
+        let mut stream = TcpStream::connect(&addr).unwrap();
+        write!(stream, "GET {path} HTTP/1.0\r\nhost: here\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    assert!(get("/page").contains("default-src 'none'"));
+    assert!(get("/metrics").starts_with("HTTP/1.0 404"), "nothing but the page");
+    let events = get("/page/events");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let (_, body) = events.split_once("\r\n\r\n").unwrap();
+    let event = |text: &str| {
+        let (name, data) = text.strip_prefix("event: ").unwrap().split_once("\ndata: ").unwrap();
+        (name.to_owned(), serde_json::from_str(data).unwrap())
+    };
+    body.split_terminator("\n\n").map(event).collect()
+}
+
+fn slots(events: &[(String, serde_json::Value)]) -> Vec<&serde_json::Value> {
+    let told = events.iter().filter(|(name, _)| name == "slots");
+    told.flat_map(|(_, data)| data["slots"].as_array().unwrap()).collect()
+}
+
+#[test]
+fn a_log_is_shown_on_its_page_record_by_record_or_from_a_time_on() {
+    let site = Site::fresh("view");
+    live(&site, &long_trace(1..5), Kept { segment_bytes: 4096, ..Kept::default() });
+    let report = site.audit(&["verify"]).ends(0).json();
+    let events = shown(&site, &[]);
+    assert_eq!((events[0].0.as_str(), events.last().unwrap().0.as_str()), ("begin", "settled"));
+    let begin = &events[0].1;
+    assert_eq!((&begin["kind"], &begin["part"]["more_before"]), (&"recorded".into(), &false.into()));
+    let all = slots(&events);
+    assert_eq!(all.len() as u64, report["records"].as_u64().unwrap());
+    assert_eq!((&begin["part"]["from"], &begin["part"]["until"]), (&all[0]["at"], &all[all.len() - 1]["at"]));
+    let exported = site.audit(&["export", "--decisions"]).ends(0).out;
+    let count = |what: &str| exported.lines().filter(|line| line.contains(&format!("\"{what}\":{{"))).count();
+    let news: Vec<&serde_json::Value> =
+        all.iter().flat_map(|slot| slot["news"].as_array().unwrap()).collect();
+    let told = |what: &str| news.iter().filter(|news| news["what"] == what).count();
+    assert_eq!((told("expired"), told("revoked")), (count("expired"), count("revoked")));
+    let granted: Vec<_> = news.iter().filter(|news| news["what"] == "granted").collect();
+    assert!(!granted.is_empty() && granted.iter().all(|news| !news["claims"].as_array().unwrap().is_empty()));
+    let refused = news.iter().filter(|news| news["what"] == "refused");
+    let has_rivals = |news: &&&serde_json::Value| news["rivals"].as_array().is_some_and(|it| !it.is_empty());
+    assert!(refused.filter(has_rivals).count() > 0, "who was in the way is told");
+
+    let middle = all[all.len() / 2]["at"].as_u64().unwrap();
+    let events = shown(&site, &["--from", &middle.to_string()]);
+    assert_eq!(events[0].1["part"]["more_before"], true);
+    assert_eq!(slots(&events)[0]["at"], middle);
+    let late = (all[all.len() - 1]["at"].as_u64().unwrap() + 1).to_string();
+    assert!(site.audit(&["view", "--from", &late]).ends(2).err.contains("no record"));
 }

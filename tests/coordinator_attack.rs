@@ -210,7 +210,8 @@ async fn past_the_limit_of_a_name_each_declaration_is_refused_and_none_is_lost()
 /// What 1024 declarations against eight holders come to: 1024 long answers, and 8192 times "contested".
 #[tokio::test]
 async fn a_flood_of_conflicts_is_answered_and_does_not_cut_off_the_holder() {
-    let rig = Rig::new();
+    // Otherwise it would be cut off sooner, since what it asks for there it would have to pay for.
+    let rig = Rig::with(|config| config.limits.search_per_agent = *limits::SEARCH_RANGE.end());
     let (holder, mut held) = rig.agent(&"h".repeat(limits::AGENT_BYTES)).await;
     let mut shared = declare(RawIntent { hold: true, ..intent(1, "dock", 60_000_000) });
     shared.batch[0].intent.claims[0].mode = RawMode::Shared;

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use super::serve::{coordinator_config, run_coordinator};
+use super::serve::{Watching, coordinator_config, run_coordinator};
 use super::{ExitCode, output};
 use crate::client::discovery::{self, Announcement, DevFile};
 use crate::config::{Config, show_duration};
@@ -12,7 +12,8 @@ use crate::coordinator::{Coordinator, Identity};
 const EXAMPLE: &str = "\
 Example:
   $ preclaim dev
-  $ preclaim declare file/README.md --for 30s     # in another terminal: needs no flags";
+  $ preclaim declare file/README.md --for 30s     # in another terminal: needs no flags
+  $ preclaim dev --page                           # and a web page: http://127.0.0.1:7412/page";
 
 /// Run a coordinator on this machine, in memory, with nothing to set up
 #[derive(Debug, clap::Args)]
@@ -31,6 +32,8 @@ pub(super) struct Args {
     /// ends the coordinator
     #[arg(long)]
     check_invariants: bool,
+    #[command(flatten)]
+    watching: Watching,
 }
 
 pub(super) fn run(args: Args) -> ExitCode {
@@ -63,9 +66,9 @@ pub(super) fn run(args: Args) -> ExitCode {
         }
     };
     let length = show_duration(config.rules.length);
-    let metrics = config.metrics;
+    let watched = args.watching.of(&config);
     let config = coordinator_config(config, identity, args.check_invariants);
-    run_coordinator(config, metrics, None, |coordinator| announce(coordinator, &length))
+    run_coordinator(config, watched, None, |coordinator| announce(coordinator, &length))
 }
 
 /// Says where it listens, to people and to the clients of this user on this machine.

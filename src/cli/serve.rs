@@ -4,7 +4,7 @@ mod manager;
 mod material;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -66,7 +66,37 @@ pub(super) struct Args {
     /// was lost, or put back from a copy that is not the latest, a number above all that were given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=crate::limits::NEXT_TOKEN))]
     token_floor: Option<u64>,
+    #[command(flatten)]
+    watching: Watching,
 }
+
+/// How it is watched, beside what the configuration says.
+#[derive(Debug, clap::Args)]
+pub(super) struct Watching {
+    /// The web page too: at the configuration's [metrics] addr, or at 127.0.0.1:7412. It shows whoever reaches
+    /// that address names of agents and paths
+    #[arg(long)]
+    page: bool,
+}
+
+/// Where and by what a coordinator is watched.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Watched {
+    addr: SocketAddr,
+    has_page: bool,
+}
+
+impl Watching {
+    /// Where and by what; `None` where nobody is to.
+    pub(super) fn of(&self, config: &Config) -> Option<Watched> {
+        let unless_said = self.page.then_some(PAGE_ADDR);
+        let addr = config.metrics.or(unless_said)?;
+        Some(Watched { addr, has_page: self.page || config.page })
+    }
+}
+
+/// Where the page is, unless it is said.
+const PAGE_ADDR: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7412));
 
 impl Args {
     fn start_from(&self) -> StartFrom {
@@ -116,13 +146,13 @@ pub(super) fn run(args: &Args) -> ExitCode {
     };
     let length = show_duration(config.rules.length);
     let kept = tell_kept(&state, &restart.report);
-    let metrics = config.metrics;
+    let watched = args.watching.of(&config);
     let mut config = coordinator_config(config, identity, args.check_invariants);
     config.access = access;
     config.clock = Arc::new(restart.clock(&now));
     config.journal = Box::new(restart.journal.keeping_text(text));
     config.recovered = Some(restart.recovered);
-    run_coordinator(config, metrics, Some(material), |coordinator| {
+    run_coordinator(config, watched, Some(material), |coordinator| {
         let addr = coordinator.local_addr();
         output::talk(format_args!("listening on {addr} (QUIC), slots of {length}\n{kept}"));
     })
@@ -232,11 +262,11 @@ pub(super) fn coordinator_config(
     }
 }
 
-/// Runs a coordinator until it is asked to stop, watched at `metrics`, reading `material` again when it is asked to.
+/// Runs a coordinator until it is asked to stop, `watched` where it is to be, reading `material` again when it is asked to.
 /// `ready` is called once it listens.
 pub(super) fn run_coordinator<T>(
     mut config: CoordinatorConfig,
-    metrics: Option<SocketAddr>,
+    watched: Option<Watched>,
     material: Option<Material>,
     ready: impl FnOnce(&Coordinator) -> T,
 ) -> ExitCode {
@@ -258,7 +288,10 @@ pub(super) fn run_coordinator<T>(
         Ok(runtime) => runtime,
         Err(error) => return failed(&CoordinatorError::Start(error)),
     };
-    let watched = metrics.map(|addr| (addr, Arc::new(Metrics::new(config.rules.length))));
+    let watched = watched.map(|watched| {
+        let metrics = Metrics::new(config.rules.length);
+        (watched, Arc::new(if watched.has_page { metrics.with_page() } else { metrics }))
+    });
     if let Some((_, metrics)) = &watched {
         config.observer = Some(Arc::clone(metrics) as Arc<dyn Observer>);
     }
@@ -269,8 +302,8 @@ pub(super) fn run_coordinator<T>(
         let hangup = material.is_some().then(Hangup::listen).transpose();
         let hangup = hangup.map_err(|error| failed(&CoordinatorError::Start(error)))?;
         let coordinator = Coordinator::bind(config).map_err(|error| cannot_listen(&error))?;
-        if let Some((addr, metrics)) = watched {
-            watch(addr, metrics, &coordinator).await?;
+        if let Some((watched, metrics)) = watched {
+            watch(watched, metrics, &coordinator).await?;
         }
         if let (Some(material), Some(hangup)) = (material, hangup) {
             tokio::spawn(material.read_again(hangup, coordinator.reloader(), Arc::clone(&manager)));
@@ -293,17 +326,24 @@ pub(super) fn run_coordinator<T>(
 }
 
 /// Has those who watch the coordinator answered, for as long as the runtime lasts.
-async fn watch(addr: SocketAddr, metrics: Arc<Metrics>, coordinator: &Coordinator) -> Result<(), ExitCode> {
-    let telemetry = Telemetry::bind(addr).await.map_err(|error| {
+async fn watch(watched: Watched, metrics: Arc<Metrics>, coordinator: &Coordinator) -> Result<(), ExitCode> {
+    let telemetry = Telemetry::bind(watched.addr).await.map_err(|error| {
         output::complain(format_args!(
-            "cannot listen on {addr} for those who watch: {error}\n  do      name a free address in [metrics] addr"
+            "cannot listen on {} for those who watch: {error}\n  do      name a free address in [metrics] addr",
+            watched.addr
         ));
         ExitCode::Failure
     })?;
     let addr = telemetry.local_addr();
     output::talk(format_args!("watched at http://{addr}/metrics and http://{addr}/readyz"));
+    if watched.has_page {
+        output::talk(format_args!("seen at http://{addr}/page"));
+    }
     if !addr.ip().is_loopback() {
-        output::talk("warning: whoever reaches that address is shown names of agents and paths in /claims");
+        let page = if watched.has_page { " and on the page" } else { "" };
+        output::talk(format_args!(
+            "warning: whoever reaches that address is shown names of agents and paths in /claims{page}"
+        ));
     }
     tokio::spawn(telemetry.serve(metrics, coordinator.view()));
     Ok(())

@@ -55,10 +55,16 @@ pub(super) fn listen(field: Field<'_>) -> Result<SocketAddr, Fault> {
     Ok(addr.unwrap_or(LISTEN))
 }
 
-pub(super) fn metrics(field: Field<'_>) -> Result<Option<SocketAddr>, Fault> {
+/// Where it is watched, and whether by the web page too.
+pub(super) fn metrics(field: Field<'_>) -> Result<(Option<SocketAddr>, bool), Fault> {
     const RULE: &str = "an IP address and a port, such as \"127.0.0.1:7412\"";
-    let metrics = field.table(&["addr"])?;
-    metrics.optional("addr", |field| field.text(RULE)?.parse().map_err(|_| field.wrong(RULE)))
+    let metrics = field.table(&["addr", "page"])?;
+    let addr = metrics.optional("addr", |field| field.text(RULE)?.parse().map_err(|_| field.wrong(RULE)))?;
+    let page = metrics.optional("page", |field| {
+        let page = field.flag()?;
+        if page && addr.is_none() { Err(field.wrong("left out, or `addr` beside it")) } else { Ok(page) }
+    })?;
+    Ok((addr, page.unwrap_or(false)))
 }
 
 pub(super) fn tls(field: Field<'_>) -> Result<TlsFiles, Fault> {

@@ -81,6 +81,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where those who watch the daemon ask by HTTP; nowhere, unless it is set.
     pub metrics: Option<SocketAddr>,
+    /// Whether the web page is there too.
+    pub page: bool,
     /// The daemon's certificate and key, where they come from files.
     pub tls: Option<TlsFiles>,
     /// Who may connect.
@@ -104,6 +106,7 @@ impl Default for Config {
             rights: Rights::default(),
             listen: daemon::LISTEN,
             metrics: None,
+            page: false,
             tls: None,
             auth: Auth::default(),
             state: None,
@@ -199,12 +202,14 @@ fn check(root: &Node) -> Result<Config, Fault> {
         _ => Table::default(),
     };
     let default = Config::default();
+    let (metrics, page) = sections.optional("metrics", daemon::metrics)?.unwrap_or_default();
     Ok(Config {
         rules: rules::rules(&sections)?,
         frames: sections.optional("frame", frames::frames)?.unwrap_or_default(),
         rights: rights::rights(&sections)?,
         listen: sections.optional("listen", daemon::listen)?.unwrap_or(default.listen),
-        metrics: sections.optional("metrics", daemon::metrics)?.flatten(),
+        metrics,
+        page,
         tls: sections.optional("tls", daemon::tls)?,
         auth: sections.optional("auth", daemon::auth)?.unwrap_or(default.auth),
         state: sections.optional("state", state::state)?,

@@ -346,6 +346,20 @@ fn who_is_let_in_is_by_certificate_unless_it_says_otherwise() {
 }
 
 #[test]
+fn the_page_is_there_where_it_is_asked_for_and_has_an_address() {
+    let text = "[metrics]\naddr = \"127.0.0.1:0\"\npage = true\n";
+    let addr = Some("127.0.0.1:0".parse().unwrap());
+    let watched = |text: &str| (parse(text).metrics, parse(text).page);
+    assert_eq!(watched(text), (addr, true));
+    assert_eq!(watched(&parse(text).to_toml()), (addr, true));
+    assert_eq!(watched("[metrics]\naddr = \"127.0.0.1:0\"\n"), (addr, false));
+    assert_eq!([watched(""), watched("[metrics]\npage = false\n")], [(None, false); 2]);
+    let error = wrong("[metrics]\npage = true\n");
+    assert!(error.contains("line 2: field `metrics.page`") && error.contains("`addr` beside it"), "{error}");
+    assert!(wrong("[metrics]\naddr = \"127.0.0.1:0\"\npage = 1\n").contains("true or false"));
+}
+
+#[test]
 fn a_wrong_frame_names_line_and_key() {
     for (text, says) in [
         ("max_speed = 1", "line 1: field `frame[0].path` is missing"),

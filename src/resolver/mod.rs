@@ -41,7 +41,7 @@ mod sums;
 pub use batch::{AgentOp, BatchError, Input, RulesChange, SlotBatch, SystemOp};
 pub use digest::StateDigest;
 pub use image::{Image, ImageHead, ImageItem};
-pub use outcome::{GrantView, GrantsEnded, Rank, SlotOutcome, UndecidedView};
+pub use outcome::{GrantView, GrantsEnded, Rank, SlotOutcome, StandingView, UndecidedView};
 pub use rules::{Resource, Rules};
 
 use state::SlotChanges;
@@ -223,6 +223,16 @@ impl Resolver {
             return Some(undecided.told.as_deref().cloned().unwrap_or_else(untold));
         }
         self.book.remembered(no, at, self.rules.retention)?.line.clone()
+    }
+
+    /// What `key` stands for; `None` where it stands for nothing.
+    pub fn look_up<'a>(&'a self, key: &'a IntentKey) -> Option<StandingView<'a>> {
+        let record = self.book.record(key)?;
+        Some(StandingView {
+            grant: self.book.grant_of(record).and_then(|grant| self.view(grant)),
+            undecided: record.undecided.as_ref().map(|it| view_undecided((key, it))),
+            ended: record.ended.as_ref().map(|ended| &ended.intent),
+        })
     }
 
     fn view<'a>(&'a self, grant: &'a book::Grant) -> Option<GrantView<'a>> {

@@ -113,3 +113,14 @@ pub struct UndecidedView<'a> {
     /// The offer that it was last told of.
     pub offer: Option<Time>,
 }
+
+/// What an id stands for, as it is shown to people. A grant may have an undecided revision beside it.
+#[derive(Clone, Debug)]
+pub struct StandingView<'a> {
+    /// Its grant in force.
+    pub grant: Option<GrantView<'a>>,
+    /// What of it is undecided.
+    pub undecided: Option<UndecidedView<'a>>,
+    /// What was declared, where that has ended and is remembered.
+    pub ended: Option<&'a Arc<Intent>>,
+}

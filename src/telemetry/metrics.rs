@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::contention::{Contention, Heat};
 use super::counts::Counts;
 use super::recent::Recent;
+use super::web::Feed;
 use crate::audit::{Progress, Written};
 use crate::coordinator::{Decided, Departure, Observer, SlotReport};
 use crate::types::{Micros, Path, Time};
@@ -21,6 +22,8 @@ pub struct Metrics {
     contention: Mutex<Contention>,
     journal: OnceLock<Arc<dyn Progress>>,
     behind: Behind,
+    /// What pages are told, where there is a page.
+    feed: Option<Arc<Feed>>,
 }
 
 impl Metrics {
@@ -33,7 +36,19 @@ impl Metrics {
             contention: Mutex::default(),
             journal: OnceLock::new(),
             behind: Behind::default(),
+            feed: None,
         }
+    }
+
+    /// With the web page: the last slots are kept with what was decided in them.
+    #[must_use]
+    pub fn with_page(self) -> Self {
+        Metrics { feed: Some(Arc::default()), ..self }
+    }
+
+    /// What pages are told.
+    pub(super) fn feed(&self) -> Option<&Arc<Feed>> {
+        self.feed.as_ref()
     }
 
     /// The coordinator's journal, whose records it follows to the disk; the first one stands.
@@ -76,6 +91,9 @@ impl Observer for Metrics {
     fn slot_decided(&self, report: &SlotReport, decided: &Decided<'_>) {
         self.counts.slot(report, *decided, &mut lock(&self.contention));
         self.journal(report.published);
+        if let Some(feed) = &self.feed {
+            feed.slot(report, decided);
+        }
     }
 
     fn departed(&self, departure: &Departure) {

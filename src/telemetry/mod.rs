@@ -2,7 +2,8 @@
 //! (docs/METRICS.md), its last slots, and who holds, waits and is in whose way.
 //!
 //! Read-only and without secrets, so that it may be asked by anyone who reaches it. It shows names of
-//! agents and paths, in `/claims` alone; it listens on this machine alone unless it is told otherwise.
+//! agents and paths, in `/claims` and, where that is asked for, on the web page; it listens on this machine
+//! alone unless it is told otherwise.
 //! Whatever is asked costs bounded time and memory, and the slot loop only the picking of some entries.
 
 mod claims;
@@ -10,11 +11,13 @@ mod contention;
 mod counts;
 mod exposition;
 mod instrument;
+mod leave;
 mod metrics;
 mod page;
 mod recent;
 #[cfg(test)]
 mod tests;
+mod web;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -32,7 +35,9 @@ pub use metrics::Metrics;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 
+use self::leave::Leave;
 use self::page::Pages;
+pub use self::web::Recording;
 use crate::coordinator::View;
 use crate::limits;
 
@@ -62,7 +67,15 @@ impl Telemetry {
     /// Answers until it is dropped, about the coordinator that `view` sees and whose observer `metrics`
     /// is. Cancel safe.
     pub async fn serve(self, metrics: Arc<Metrics>, view: View) {
-        let pages = Pages::new(metrics, view);
+        self.answer_all(Pages::live(metrics, view)).await;
+    }
+
+    /// Shows a part of an audit log, by the web page alone, until it is dropped. Cancel safe.
+    pub async fn show(self, recording: Recording) {
+        self.answer_all(Pages::recorded(recording)).await;
+    }
+
+    async fn answer_all(self, pages: Pages) {
         let (mut connections, mut oldest_first) = (JoinSet::new(), VecDeque::<AbortHandle>::new());
         loop {
             match self.listener.accept().await {
@@ -83,11 +96,12 @@ impl Telemetry {
     }
 }
 
-/// Serves one connection, for a bounded time.
+/// Serves one connection, until it has not taken anything for some time.
 async fn answer(stream: TcpStream, pages: Pages) {
+    let leave = Leave::soon();
     let service = service_fn(|request: Request<Incoming>| {
-        let pages = pages.clone();
-        async move { Ok::<_, Infallible>(pages.answer(request.method(), request.uri()).await) }
+        let (pages, leave) = (pages.clone(), leave.clone());
+        async move { Ok::<_, Infallible>(pages.answer(request.method(), request.uri(), &leave).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -96,5 +110,8 @@ async fn answer(stream: TcpStream, pages: Pages) {
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
     // How a watcher's connection ends is its own business.
-    let _ = tokio::time::timeout(limits::WATCHING_TIMEOUT.to_std(), connection).await;
+    tokio::select! {
+        _ = connection => {}
+        () = leave.time() => {}
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http_body_util::Full;
+use http_body_util::{Either, Full};
 use hyper::body::Bytes;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Response, StatusCode, Uri};
@@ -10,8 +10,10 @@ use serde::Serialize;
 
 use super::claims::Picked;
 use super::exposition;
+use super::leave::Leave;
 use super::metrics::Metrics;
 use super::recent::Slots;
+use super::web::{Answer, Recording, Web};
 use crate::coordinator::{Health, View};
 use crate::limits;
 use crate::resolver::Resolver;
@@ -29,16 +31,26 @@ const INDEX: &str = "\
 /slots          the last slots: how late, and how long each phase took
 /claims?top=20  the most contended paths, who holds longest, who waits longest
 /version        what runs
+/page           the web page, where it is asked for ([metrics] page, or --page)
 ";
+
+/// For those who ask beside the page of a recorded log for something else.
+const RECORDED_INDEX: &str = "/page  what the log holds\n";
 
 /// What is answered, and from what.
 #[derive(Clone, Debug)]
 pub(super) struct Pages {
+    /// None beside a recorded log.
+    live: Option<Live>,
+    web: Option<Web>,
+}
+
+/// About a coordinator at work.
+#[derive(Clone, Debug)]
+struct Live {
     metrics: Arc<Metrics>,
     view: View,
 }
-
-type Answer = Response<Full<Bytes>>;
 
 /// `/version`.
 #[derive(Serialize)]
@@ -49,19 +61,38 @@ struct Version {
 }
 
 impl Pages {
-    pub(super) fn new(metrics: Arc<Metrics>, view: View) -> Self {
+    pub(super) fn live(metrics: Arc<Metrics>, view: View) -> Self {
         if let Some(journal) = view.journal() {
             metrics.follow(journal);
         }
-        Pages { metrics, view }
+        let feed = metrics.feed().cloned();
+        let web = feed.map(|feed| Web::live(feed, view.clone(), metrics.length()));
+        Pages { live: Some(Live { metrics, view }), web }
     }
 
-    pub(super) async fn answer(&self, method: &Method, uri: &Uri) -> Answer {
+    pub(super) fn recorded(recording: Recording) -> Self {
+        Pages { live: None, web: Some(Web::recorded(recording)) }
+    }
+
+    /// The answer, with what puts off the end of its connection.
+    pub(super) async fn answer(&self, method: &Method, uri: &Uri, leave: &Leave) -> Answer {
         if !matches!(*method, Method::GET | Method::HEAD) {
             let mut answer = of(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "GET or HEAD\n");
             answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return answer;
         }
+        if let Some(answer) = self.web.as_ref().and_then(|web| web.answer(method, uri.path(), leave)) {
+            return answer;
+        }
+        match &self.live {
+            Some(live) => live.answer(uri).await,
+            None => of(StatusCode::NOT_FOUND, PLAIN, RECORDED_INDEX),
+        }
+    }
+}
+
+impl Live {
+    async fn answer(&self, uri: &Uri) -> Answer {
         match uri.path() {
             "/livez" => of(StatusCode::OK, PLAIN, "alive\n"),
             "/readyz" => ready(&self.view.health()),
@@ -134,7 +165,7 @@ fn json(of_what: &impl Serialize) -> Answer {
 }
 
 fn of(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(Full::new(body.into()));
+    let mut answer = Response::new(Either::Left(Full::new(body.into())));
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -35,7 +35,7 @@ pub(super) struct Slots {
 
 /// One slot: when it was to be decided, how late the loop woke for it, and how long each phase took, in µs.
 #[derive(Debug, Serialize)]
-struct Shown {
+pub(super) struct Shown {
     slot: Slot,
     at: Time,
     result: &'static str,
@@ -57,7 +57,7 @@ impl Slots {
 }
 
 impl Shown {
-    fn of(report: &SlotReport) -> Self {
+    pub(super) fn of(report: &SlotReport) -> Self {
         Shown {
             slot: report.slot,
             at: report.at,

@@ -8,6 +8,7 @@ mod progress;
 mod replay;
 mod tail;
 mod verify;
+mod view;
 mod why;
 mod words;
 
@@ -31,7 +32,7 @@ Examples:
 All of them only read, also beside a running coordinator, which does not notice. A log that is
 damaged or differs is told with file and offset, and ends them with code 40.";
 
-/// Look into the audit log: check it, follow it, take it out, decide it again
+/// Look into the audit log: check it, follow it, take it out, decide it again, see it
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLE)]
 pub(super) struct Args {
@@ -46,6 +47,7 @@ enum Command {
     Export(export::Args),
     Replay(replay::Args),
     Why(why::Args),
+    View(view::Args),
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {
@@ -55,6 +57,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Command::Export(args) => export::run(args),
         Command::Replay(args) => replay::run(args),
         Command::Why(args) => why::run(args),
+        Command::View(args) => view::run(args),
     };
     ended.unwrap_or_else(Problem::say)
 }
