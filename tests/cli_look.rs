@@ -295,3 +295,14 @@ fn completion_is_there_for_each_shell() {
     }
     runtime.run(&["completion", "csh"]).ends(2);
 }
+
+/// As on a disk that is full: what a command says is lost, and not what it does.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_log_that_cannot_be_written_ends_nothing() {
+    let dev = Dev::start();
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command = dev.runtime.command(&["ls", "--output", "json"]);
+    let ended = command.env("PRECLAIM_LOG", "trace").stdout(Stdio::null()).stderr(full).status().unwrap();
+    assert_eq!(ended.code(), Some(0));
+}

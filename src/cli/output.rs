@@ -179,5 +179,6 @@ pub(super) fn start_log() {
     // Where a log is set up already, that one stays.
     let colours = io::stderr().is_terminal();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours);
-    let _ = log.with_writer(|| Speech).try_init();
+    // What cannot be written is lost. Told of, it would be by a panic, and that of a coordinator whose disk is full, say.
+    let _ = log.with_writer(|| Speech).log_internal_errors(false).try_init();
 }
