@@ -148,7 +148,7 @@ mod page {
 
     #[test]
     fn each_configuration_on_the_page_is_right() {
-        assert_eq!(blocks("toml").len(), 3);
+        assert_eq!(blocks("toml").len(), 4);
         for block in blocks("toml") {
             Config::parse("page", block).unwrap();
         }
