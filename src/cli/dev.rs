@@ -63,19 +63,21 @@ pub(super) fn run(args: Args) -> ExitCode {
         }
     };
     let length = show_duration(config.rules.length);
-    let metrics = config.metrics;
+    // Anywhere that is free: `preclaim top` finds it, as clients do.
+    let metrics = config.metrics.or_else(|| Some((Ipv4Addr::LOCALHOST, 0).into()));
     let config = coordinator_config(config, identity, args.check_invariants);
-    run_coordinator(config, metrics, None, |coordinator| announce(coordinator, &length))
+    run_coordinator(config, metrics, None, |coordinator, watched| announce(coordinator, watched, &length))
 }
 
 /// Says where it listens, to people and to the clients of this user on this machine.
-fn announce(coordinator: &Coordinator, length: &str) -> Option<Announcement> {
+fn announce(coordinator: &Coordinator, watching: Option<SocketAddr>, length: &str) -> Option<Announcement> {
     let addr = coordinator.local_addr();
     let found_at = if addr.ip().is_unspecified() { (Ipv4Addr::LOCALHOST, addr.port()).into() } else { addr };
     let dev = DevFile {
         addr: found_at,
         pid: std::process::id(),
         certificate: discovery::pem(coordinator.certificate()),
+        watching,
     };
     let announced = discovery::announce(&dev);
     output::talk(format_args!(

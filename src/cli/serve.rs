@@ -115,7 +115,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     config.clock = Arc::new(restart.clock(&now));
     config.journal = Box::new(restart.journal);
     config.recovered = Some(restart.recovered);
-    run_coordinator(config, metrics, Some(material), |coordinator| {
+    run_coordinator(config, metrics, Some(material), |coordinator, _| {
         let addr = coordinator.local_addr();
         output::talk(format_args!("listening on {addr} (QUIC), slots of {length}\n{kept}"));
     })
@@ -225,12 +225,12 @@ pub(super) fn coordinator_config(
 }
 
 /// Runs a coordinator until it is asked to stop, watched at `metrics`, reading `material` again when it is asked to.
-/// `ready` is called once it listens.
+/// `ready` is called once it listens, and told where it is watched.
 pub(super) fn run_coordinator<T>(
     mut config: CoordinatorConfig,
     metrics: Option<SocketAddr>,
     material: Option<Material>,
-    ready: impl FnOnce(&Coordinator) -> T,
+    ready: impl FnOnce(&Coordinator, Option<SocketAddr>) -> T,
 ) -> ExitCode {
     output::start_log();
     let (host, refused) = std::mem::take(&mut config.host).prepare();
@@ -260,14 +260,15 @@ pub(super) fn run_coordinator<T>(
         let hangup = material.is_some().then(Hangup::listen).transpose();
         let hangup = hangup.map_err(|error| failed(&CoordinatorError::Start(error)))?;
         let coordinator = Coordinator::bind(config).map_err(|error| cannot_listen(&error))?;
-        if let Some((addr, metrics)) = watched {
-            watch(addr, metrics, &coordinator).await?;
-        }
+        let watched = match watched {
+            Some((addr, metrics)) => Some(watch(addr, metrics, &coordinator).await?),
+            None => None,
+        };
         if let (Some(material), Some(hangup)) = (material, hangup) {
             tokio::spawn(material.read_again(hangup, coordinator.reloader()));
         }
         // What it returns lasts as long as the coordinator.
-        let _ready = ready(&coordinator);
+        let _ready = ready(&coordinator, watched);
         coordinator.run(stop).await.map_err(|error| failed(&error))
     });
     // Whatever a task still waits for, the coordinator has ended.
@@ -278,8 +279,12 @@ pub(super) fn run_coordinator<T>(
     }
 }
 
-/// Has those who watch the coordinator answered, for as long as the runtime lasts.
-async fn watch(addr: SocketAddr, metrics: Arc<Metrics>, coordinator: &Coordinator) -> Result<(), ExitCode> {
+/// Has those who watch the coordinator answered, for as long as the runtime lasts. Says where.
+async fn watch(
+    addr: SocketAddr,
+    metrics: Arc<Metrics>,
+    coordinator: &Coordinator,
+) -> Result<SocketAddr, ExitCode> {
     let telemetry = Telemetry::bind(addr).await.map_err(|error| {
         output::complain(format_args!(
             "cannot listen on {addr} for those who watch: {error}\n  do      name a free address in [metrics] addr"
@@ -289,10 +294,12 @@ async fn watch(addr: SocketAddr, metrics: Arc<Metrics>, coordinator: &Coordinato
     let addr = telemetry.local_addr();
     output::talk(format_args!("watched at http://{addr}/metrics and http://{addr}/readyz"));
     if !addr.ip().is_loopback() {
-        output::talk("warning: whoever reaches that address is shown names of agents and paths in /claims");
+        output::talk(
+            "warning: whoever reaches that address is shown names of agents and paths in /claims and /hot",
+        );
     }
     tokio::spawn(telemetry.serve(metrics, coordinator.view()));
-    Ok(())
+    Ok(addr)
 }
 
 /// One thread for each core but at most two: the work on the wire is small, and what it must never
