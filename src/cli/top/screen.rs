@@ -31,7 +31,7 @@ struct Screen {
 impl Screen {
     /// Takes it; a panic gives it back before it is told.
     fn open() -> io::Result<Self> {
-        let terminal = ratatui::try_init()?;
+        let terminal = ratatui::try_init().inspect_err(|_| ratatui::restore())?;
         Ok(Screen { terminal, is_coloured: output::is_colour_wanted() })
     }
 
