@@ -48,8 +48,7 @@ pub(super) struct Args {
 }
 
 /// What takes time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, clap::ValueEnum)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Phase {
     /// From a slot's end to when the slot loop was awake for it
     Lag,

@@ -254,7 +254,7 @@ impl<K: Clone + Eq + Hash, T: Clone> Ranking<K, T> {
 
     /// Counts a conflict at `at`, and hands out what else is known of `key`.
     fn count(&mut self, key: &K, at: Time, make: impl FnOnce() -> T) -> &mut T {
-        if !self.entries.contains_key(key) && self.entries.len() >= self.limit {
+        if self.entries.len() >= self.limit && !self.entries.contains_key(key) {
             self.thin();
         }
         let new = || Heat { conflicts: 0, last: at, of: make() };

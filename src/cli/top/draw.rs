@@ -84,17 +84,17 @@ impl Canvas<'_> {
     fn figures(&mut self, model: &Model, figures: &Figures, wall: &Wall) {
         let panels = panel::panels(figures, model.sort, &model.filter, wall);
         let sections = self.sections(model, figures, &panels, wall);
-        let (last, others) = (footer(model), usize::from(self.area.height));
+        let height = usize::from(self.area.height);
         // The keys stand at the bottom, where there is room for what they work on.
-        let is_footed = others > 4;
-        let heights = share(&sections, others - usize::from(is_footed));
+        let is_footed = height > 4;
+        let heights = share(&sections, height - usize::from(is_footed));
         let mut y = 0;
-        for (placed, height) in sections.iter().zip(heights) {
-            self.section(&placed.section, model, y, height);
-            y += height;
+        for (placed, lines) in sections.iter().zip(heights) {
+            self.section(&placed.section, model, y, lines);
+            y += lines;
         }
         if is_footed {
-            self.parts(&last, others - 1);
+            self.parts(&footer(model), height - 1);
         }
     }
 

@@ -237,13 +237,13 @@ impl Rates<'_> {
 impl SlotFigures {
     fn of(rates: &Rates<'_>) -> Self {
         let Rates { now, before } = rates;
-        let late = |it: &Scrape| {
+        let late = |it: &Scrape| -> f64 {
             ["late", "caught_up"]
                 .iter()
                 .map(|kept| it.labelled("preclaim_slots_total", ("result", kept)))
                 .sum()
         };
-        let slots = |it: &Scrape| it.by_label("preclaim_slots_total").map(|(_, count)| count).sum();
+        let slots = |it: &Scrape| it.by_label("preclaim_slots_total").map(|(_, count)| count).sum::<f64>();
         let lag = |it: &Scrape| it.spread("preclaim_slot_lag_seconds", None);
         let lags = before.map_or_else(Spread::default, |before| lag(&before.metrics));
         let last = before.and_then(|before| before.slots.slots.first()).map_or(0, |slot| slot.slot);

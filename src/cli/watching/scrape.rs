@@ -40,7 +40,7 @@ impl Scrape {
     }
 
     /// Each value of the one label of `name`, and what is there.
-    pub(crate) fn by_label<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (&'a str, f64)> + 'a {
+    pub(crate) fn by_label<'a>(&'a self, name: &str) -> impl Iterator<Item = (&'a str, f64)> {
         self.of(name)
             .filter_map(|(series, value)| Some((series.split_once('"')?.1.strip_suffix("\"}")?, *value)))
     }
@@ -72,7 +72,7 @@ impl Scrape {
     }
 
     /// The series of that metric.
-    fn of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (&'a str, &'a f64)> + 'a {
+    fn of<'a>(&'a self, name: &str) -> impl Iterator<Item = (&'a str, &'a f64)> {
         let from = self.0.range(name.to_owned()..);
         let series = from.map(|(series, value)| (series.as_str(), value));
         series.take_while(move |(series, _)| series.starts_with(name)).filter(move |(series, _)| {
