@@ -85,7 +85,7 @@ async fn show(screen: &mut Screen, watched: &Watched, every: Duration) -> io::Re
                 Some(Err(why)) => model.fail(why.to_string()),
                 None => return Ok(()),
             },
-            event = poll_fn(|context| Pin::new(&mut keys).poll_next(context)) => match event.transpose()? {
+            event = next(&mut keys) => match event.transpose()? {
                 Some(Event::Key(key)) => if model.key(key) == Next::Quit { return Ok(()) },
                 // Drawn anew in another size.
                 Some(_) => {}
@@ -93,6 +93,11 @@ async fn show(screen: &mut Screen, watched: &Watched, every: Duration) -> io::Re
             },
         }
     }
+}
+
+/// What the terminal tells next. Cancel safe.
+async fn next(keys: &mut EventStream) -> Option<io::Result<Event>> {
+    poll_fn(|context| Pin::new(&mut *keys).poll_next(context)).await
 }
 
 /// Looks until nobody wants to see it any more.
