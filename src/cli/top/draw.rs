@@ -367,7 +367,9 @@ mod tests {
     use crate::cli::top::panel::tests::{NOW, figures};
 
     fn model() -> Model {
-        Model { figures: Some(figures()), ..Model::new("127.0.0.1:7412") }
+        let mut model = Model::new("127.0.0.1:7412");
+        model.figures = Some(figures());
+        model
     }
 
     /// The screen as text, line by line.
