@@ -71,7 +71,6 @@ impl Picked {
         held.truncate(top);
         let mut waiting: Vec<&Waiting> = self.waiting.iter().collect();
         waiting.sort_by(|a, b| (a.since, &a.key).cmp(&(b.since, &b.key)));
-        let wanted = self.wanted();
         waiting.truncate(top);
         Claims {
             slot: self.decided.0,
@@ -80,7 +79,7 @@ impl Picked {
             grants,
             undecided,
             is_complete: grants == self.held.len() && undecided == self.waiting.len(),
-            contended: self.contended(&wanted),
+            contended: self.contended(),
             overdue: overdue.into_iter().map(HeldLine::of).collect(),
             agents: self.agents(top),
             longest_held: held.into_iter().map(HeldLine::of).collect(),
@@ -89,8 +88,8 @@ impl Picked {
     }
 
     /// The contended paths, the most contended first, with how each is spoken of otherwise.
-    pub(super) fn contended<'a>(&'a self, wanted: &BTreeMap<&Path, usize>) -> Vec<ContendedLine<'a>> {
-        self.contended.iter().map(|it| ContendedLine::of(it, wanted)).collect()
+    pub(super) fn contended(&self) -> Vec<ContendedLine<'_>> {
+        self.contended.iter().map(|it| ContendedLine::of(it, self.wanting(&it.0))).collect()
     }
 
     /// What was picked of contended paths, in the order of [`Picked::contended`].
@@ -111,16 +110,11 @@ impl Picked {
         lines
     }
 
-    /// How many of the intents that wait name each path.
-    pub(super) fn wanted(&self) -> BTreeMap<&Path, usize> {
-        let mut wanted = BTreeMap::new();
-        for intent in self.waiting.iter().map(|waiting| &waiting.intent) {
-            let mut paths: Vec<&Path> = intent.claims.iter().map(|claim| claim.target.path()).collect();
-            paths.sort_unstable();
-            paths.dedup();
-            paths.into_iter().for_each(|path| *wanted.entry(path).or_default() += 1);
-        }
-        wanted
+    /// How many of the intents that wait name the path, something below it or something that it is a part of.
+    fn wanting(&self, path: &Path) -> usize {
+        let wants =
+            |it: &&Waiting| it.intent.claims.iter().any(|claim| claim.target.path().is_related_to(path));
+        self.waiting.iter().filter(wants).count()
     }
 }
 
@@ -194,7 +188,7 @@ pub(super) struct ContendedLine<'a> {
     /// Intents that found no place on it lately; those of a minute ago count half, and so on.
     conflicts: u64,
     last_conflict: Time,
-    /// Intents that wait and name it.
+    /// Intents that wait and name it, something below it or something that it is a part of.
     waiting: usize,
     /// Who was in the way last, where it still is.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -230,15 +224,12 @@ struct WaitingLine<'a> {
 }
 
 impl<'a> ContendedLine<'a> {
-    fn of(
-        (path, heat, holder): &'a (Path, Heat<OnPath>, Option<Held>),
-        wanted: &BTreeMap<&Path, usize>,
-    ) -> Self {
+    fn of((path, heat, holder): &'a (Path, Heat<OnPath>, Option<Held>), waiting: usize) -> Self {
         ContendedLine {
             path: path.as_str(),
             conflicts: heat.conflicts,
             last_conflict: heat.last,
-            waiting: wanted.get(path).copied().unwrap_or_default(),
+            waiting,
             holder: holder.as_ref().map(HeldLine::of),
         }
     }

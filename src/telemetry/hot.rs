@@ -53,7 +53,7 @@ struct PairLine<'a> {
 
 impl<'a> Hot<'a> {
     pub(super) fn new(picked: &'a Picked, pairs: &'a [((Agent, Agent), Heat<OfPair>)], now: Time) -> Self {
-        let contended = picked.contended(&picked.wanted());
+        let contended = picked.contended();
         let paths = contended.into_iter().zip(picked.heat()).map(PathLine::of).collect();
         Hot { now, paths, pairs: pairs.iter().map(PairLine::of).collect() }
     }
