@@ -1,8 +1,8 @@
 //! What counting costs the slot loop.
 //!
 //! `cargo bench --bench metrics`; each figure is one whole slot of so many declarations by as many agents,
-//! counted as the daemon does where `[metrics] addr` is set: all granted, or all in conflict with one
-//! holder.
+//! counted as the daemon does where `[metrics] addr` is set: all granted, also while a path is contended, or all in
+//! conflict with one holder.
 
 use divan::{Bencher, black_box};
 use preclaim::coordinator::{Decided, Observer, Punctuality, SlotReport};
@@ -38,6 +38,10 @@ impl Slots {
         let outcome = resolver.resolve(&batch);
         assert_eq!(outcome.decisions.len() as u64, declarations);
         Slots { resolver, batch, outcome }
+    }
+
+    fn decided(&self) -> Decided<'_> {
+        Decided { batch: &self.batch, outcome: &self.outcome, resolver: &self.resolver }
     }
 
     fn report(&self) -> SlotReport {
@@ -77,18 +81,27 @@ fn declaration(slot: Slot, number: u64, path: &str) -> Input {
 
 #[divan::bench(args = [1, 10, 100, 1_000])]
 fn granted(bencher: Bencher<'_, '_>, declarations: u64) {
-    count(bencher, &Slots::new(declarations, false));
+    count(bencher, None, &Slots::new(declarations, false));
+}
+
+/// All granted while a path is contended, so that grants are looked at for theirs.
+#[divan::bench(args = [1, 10, 100, 1_000])]
+fn granted_beside_a_conflict(bencher: Bencher<'_, '_>, declarations: u64) {
+    count(bencher, Some(&Slots::new(1, true)), &Slots::new(declarations, false));
 }
 
 #[divan::bench(args = [1, 10, 100, 1_000])]
 fn in_conflict(bencher: Bencher<'_, '_>, declarations: u64) {
-    count(bencher, &Slots::new(declarations, true));
+    count(bencher, None, &Slots::new(declarations, true));
 }
 
-fn count(bencher: Bencher<'_, '_>, slots: &Slots) {
+/// Counts `slots` again and again, after `first` once.
+fn count(bencher: Bencher<'_, '_>, first: Option<&Slots>, slots: &Slots) {
     let metrics = Metrics::new(Micros::from_us(SLOT));
-    let report = slots.report();
-    let decided = Decided { batch: &slots.batch, outcome: &slots.outcome, resolver: &slots.resolver };
+    if let Some(first) = first {
+        metrics.slot_decided(&first.report(), &first.decided());
+    }
+    let (report, decided) = (slots.report(), slots.decided());
     bencher.bench_local(|| {
         metrics.slot_done(black_box(&report));
         metrics.slot_decided(black_box(&report), black_box(&decided));

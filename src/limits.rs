@@ -311,8 +311,15 @@ pub const STANDSTILL: Micros = Micros::from_secs(3);
 pub const SLOTS_SHOWN: usize = 256;
 /// Paths whose conflicts are counted: past it the less contended half is forgotten.
 pub const CONTENDED_PATHS: usize = 1024;
-/// After how long a conflict counts half as much for its path.
+/// Pairs of agents whose conflicts are counted, in the same way.
+pub const CONTENDED_PAIRS: usize = 1024;
+/// After how long a conflict counts half as much for its path and its pair.
 pub const CONTENDED_HALVES: Micros = Micros::from_secs(60);
+/// Grants of contended paths whose ends are waited for, to tell how long such a path is held; past it all are
+/// forgotten.
+pub const HOLDS_FOLLOWED: usize = 1024;
+/// Claims of a grant of which one may be of a contended path: a look at each costs the slot loop.
+pub const HOLD_CLAIMS: usize = 4;
 /// Agents whose last offer is remembered, to count what came of it; past it all are forgotten.
 pub const OFFERS_FOLLOWED: usize = 4096;
 /// Pages that are told of each slot at a time; each may ask for a look when it opens, or has missed some.
@@ -342,6 +349,18 @@ pub const VIEW_CLAIMS: usize = 200_000;
 pub const CLAIMS_SHOWN: usize = 100;
 /// See [`CLAIMS_SHOWN`].
 pub const CLAIMS_SHOWN_DEFAULT: usize = 20;
+/// A lease that is held for more than this many times what it was declared for counts as overdue.
+pub const OVERDUE_TIMES: u64 = 2;
+/// Bytes of one answer to a command that watches: all lists at their longest are a fraction of it.
+pub const WATCHED_BYTES: usize = 4 << 20;
+/// How long a command that watches waits for one answer.
+pub const WATCHED_WITHIN: Micros = Micros::from_secs(5);
+/// Over how long the figures of health are taken.
+pub const HEALTH_OVER: Micros = Micros::from_secs(300);
+/// The shortest and the longest time between two looks of a command that watches.
+pub const WATCHED_EVERY: RangeInclusive<Micros> = Micros::from_ms(100)..=Micros::from_secs(3600);
+/// Looks that are kept to take them from: past it every other one is forgotten.
+pub const LOOKS_KEPT: usize = 512;
 
 /// Real-time priorities of the slot loop that may be configured; the connections' threads have the one below.
 /// Linux has 1 to 99, of which the highest is for the kernel's own watchdogs.

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use super::serve::{Watching, coordinator_config, run_coordinator};
+use super::serve::{Watched, Watching, coordinator_config, run_coordinator};
 use super::{ExitCode, output};
 use crate::client::discovery::{self, Announcement, DevFile};
 use crate::config::{Config, show_duration};
@@ -66,19 +66,21 @@ pub(super) fn run(args: Args) -> ExitCode {
         }
     };
     let length = show_duration(config.rules.length);
-    let watched = args.watching.of(&config);
+    // Anywhere that is free: `preclaim top` finds it, as clients do.
+    let watched = args.watching.of(&config).unwrap_or(Watched::ANYWHERE);
     let config = coordinator_config(config, identity, args.check_invariants);
-    run_coordinator(config, watched, None, |coordinator| announce(coordinator, &length))
+    run_coordinator(config, Some(watched), None, |coordinator, at| announce(coordinator, at, &length))
 }
 
 /// Says where it listens, to people and to the clients of this user on this machine.
-fn announce(coordinator: &Coordinator, length: &str) -> Option<Announcement> {
+fn announce(coordinator: &Coordinator, watching: Option<SocketAddr>, length: &str) -> Option<Announcement> {
     let addr = coordinator.local_addr();
     let found_at = if addr.ip().is_unspecified() { (Ipv4Addr::LOCALHOST, addr.port()).into() } else { addr };
     let dev = DevFile {
         addr: found_at,
         pid: std::process::id(),
         certificate: discovery::pem(coordinator.certificate()),
+        watching,
     };
     let announced = discovery::announce(&dev);
     output::talk(format_args!(

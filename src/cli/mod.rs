@@ -20,7 +20,9 @@ pub mod exit;
 mod expect;
 mod explain;
 mod hold;
+mod hot;
 mod json;
+mod latency;
 mod look;
 mod ls;
 mod man;
@@ -35,8 +37,10 @@ mod signal;
 mod sim;
 mod table;
 mod times;
+mod top;
 mod voice;
 mod watch;
+mod watching;
 
 use std::process;
 
@@ -72,6 +76,9 @@ enum Command {
     HoldInner(hold::Inner),
     Ls(ls::Args),
     Watch(watch::Args),
+    Top(top::Args),
+    Hot(hot::Args),
+    Latency(latency::Args),
     Resolve(resolve::Args),
     Audit(audit::Args),
     Bench(bench::Args),
@@ -103,6 +110,9 @@ pub fn main() -> process::ExitCode {
         Command::Renew(args) => renew::run(&args),
         Command::Ls(args) => ls::run(&args),
         Command::Watch(args) => watch::run(&args),
+        Command::Top(args) => top::run(&args),
+        Command::Hot(args) => hot::run(&args),
+        Command::Latency(args) => latency::run(&args),
         Command::Resolve(args) => resolve::run(args),
         Command::Audit(args) => audit::run(&args),
         Command::Bench(args) => bench::run(args),

@@ -76,11 +76,16 @@ pub(super) enum Colour {
     Yellow,
 }
 
-/// The word in that colour, where `stream` is a terminal and `NO_COLOR` is not set.
-pub(super) fn painted(word: &str, colour: Colour, stream: &impl IsTerminal) -> String {
+/// Whether a terminal is to be coloured: not under `NO_COLOR`, nor where it cannot be.
+pub(super) fn is_colour_wanted() -> bool {
     let unwanted = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    if !stream.is_terminal() || unwanted("NO_COLOR") || is_dumb {
+    !unwanted("NO_COLOR") && !is_dumb
+}
+
+/// The word in that colour, where `stream` is a terminal and `NO_COLOR` is not set.
+pub(super) fn painted(word: &str, colour: Colour, stream: &impl IsTerminal) -> String {
+    if !stream.is_terminal() || !is_colour_wanted() {
         return word.to_owned();
     }
     let code = match colour {

@@ -86,6 +86,12 @@ pub(super) struct Watched {
     has_page: bool,
 }
 
+impl Watched {
+    /// By a free port of this machine.
+    pub(super) const ANYWHERE: Watched =
+        Watched { addr: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)), has_page: false };
+}
+
 impl Watching {
     /// Where and by what; `None` where nobody is to.
     pub(super) fn of(&self, config: &Config) -> Option<Watched> {
@@ -152,7 +158,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     config.clock = Arc::new(restart.clock(&now));
     config.journal = Box::new(restart.journal.keeping_text(text));
     config.recovered = Some(restart.recovered);
-    run_coordinator(config, watched, Some(material), |coordinator| {
+    run_coordinator(config, watched, Some(material), |coordinator, _| {
         let addr = coordinator.local_addr();
         output::talk(format_args!("listening on {addr} (QUIC), slots of {length}\n{kept}"));
     })
@@ -263,12 +269,12 @@ pub(super) fn coordinator_config(
 }
 
 /// Runs a coordinator until it is asked to stop, `watched` where it is to be, reading `material` again when it is asked to.
-/// `ready` is called once it listens.
+/// `ready` is called once it listens, and told where it is watched.
 pub(super) fn run_coordinator<T>(
     mut config: CoordinatorConfig,
     watched: Option<Watched>,
     material: Option<Material>,
-    ready: impl FnOnce(&Coordinator) -> T,
+    ready: impl FnOnce(&Coordinator, Option<SocketAddr>) -> T,
 ) -> ExitCode {
     output::start_log();
     let (host, refused) = std::mem::take(&mut config.host).prepare();
@@ -302,15 +308,16 @@ pub(super) fn run_coordinator<T>(
         let hangup = material.is_some().then(Hangup::listen).transpose();
         let hangup = hangup.map_err(|error| failed(&CoordinatorError::Start(error)))?;
         let coordinator = Coordinator::bind(config).map_err(|error| cannot_listen(&error))?;
-        if let Some((watched, metrics)) = watched {
-            watch(watched, metrics, &coordinator).await?;
-        }
+        let watched_at = match watched {
+            Some((watched, metrics)) => Some(watch(watched, metrics, &coordinator).await?),
+            None => None,
+        };
         if let (Some(material), Some(hangup)) = (material, hangup) {
             tokio::spawn(material.read_again(hangup, coordinator.reloader(), Arc::clone(&manager)));
         }
         manager.follow(&coordinator);
         // What it returns lasts as long as the coordinator.
-        let _ready = ready(&coordinator);
+        let _ready = ready(&coordinator, watched_at);
         let stop = async {
             stop.await;
             manager.stops();
@@ -325,8 +332,12 @@ pub(super) fn run_coordinator<T>(
     }
 }
 
-/// Has those who watch the coordinator answered, for as long as the runtime lasts.
-async fn watch(watched: Watched, metrics: Arc<Metrics>, coordinator: &Coordinator) -> Result<(), ExitCode> {
+/// Has those who watch the coordinator answered, for as long as the runtime lasts. Says where.
+async fn watch(
+    watched: Watched,
+    metrics: Arc<Metrics>,
+    coordinator: &Coordinator,
+) -> Result<SocketAddr, ExitCode> {
     let telemetry = Telemetry::bind(watched.addr).await.map_err(|error| {
         output::complain(format_args!(
             "cannot listen on {} for those who watch: {error}\n  do      name a free address in [metrics] addr",
@@ -342,11 +353,11 @@ async fn watch(watched: Watched, metrics: Arc<Metrics>, coordinator: &Coordinato
     if !addr.ip().is_loopback() {
         let page = if watched.has_page { " and on the page" } else { "" };
         output::talk(format_args!(
-            "warning: whoever reaches that address is shown names of agents and paths in /claims{page}"
+            "warning: whoever reaches that address is shown names of agents and paths in /claims and /hot{page}"
         ));
     }
     tokio::spawn(telemetry.serve(metrics, coordinator.view()));
-    Ok(())
+    Ok(addr)
 }
 
 /// One thread for each core but at most two: the work on the wire is small, and what it must never

@@ -107,6 +107,11 @@ impl Wall {
     }
 }
 
+/// Now, by this machine's clock.
+pub(super) fn now() -> Time {
+    Time::from_us(u64::try_from(Timestamp::now().as_microsecond()).unwrap_or_default())
+}
+
 /// The time as it can be pasted.
 pub(super) fn rfc3339(time: Time) -> String {
     timestamp(time).map_or_else(|| time.as_us().to_string(), |at| at.to_string())

@@ -24,6 +24,8 @@ pub struct DevFile {
     pub pid: u32,
     /// Its certificate, as PEM.
     pub certificate: String,
+    /// Where it answers those who watch, by HTTP; none where it does not, or has not said so.
+    pub watching: Option<SocketAddr>,
 }
 
 /// Why no `preclaim dev` was found.
@@ -153,7 +155,9 @@ fn announce_in(directory: &Path, dev: &DevFile) -> Result<Announcement, Discover
 }
 
 fn written(dev: &DevFile) -> String {
-    format!("{FIRST_LINE}\naddr {}\npid {}\n{}\n", dev.addr, dev.pid, dev.certificate.trim_end())
+    let watching = dev.watching.map(|addr| format!("watching {addr}\n")).unwrap_or_default();
+    let certificate = dev.certificate.trim_end();
+    format!("{FIRST_LINE}\naddr {}\npid {}\n{watching}{certificate}\n", dev.addr, dev.pid)
 }
 
 fn read(path: &Path) -> Result<DevFile, DiscoveryError> {
@@ -183,6 +187,7 @@ fn parse(text: &str) -> Option<DevFile> {
         addr: value("addr")?.parse().ok()?,
         pid: value("pid")?.parse().ok()?,
         certificate: certificate.trim_end().to_owned(),
+        watching: value("watching").and_then(|addr| addr.parse().ok()),
     })
 }
 
@@ -263,7 +268,7 @@ mod tests {
 
     fn dev(port: u16) -> DevFile {
         let certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----".into();
-        DevFile { addr: SocketAddr::from(([127, 0, 0, 1], port)), pid: 7, certificate }
+        DevFile { addr: SocketAddr::from(([127, 0, 0, 1], port)), pid: 7, certificate, watching: None }
     }
 
     fn private_directory(name: &str) -> PathBuf {
@@ -280,6 +285,13 @@ mod tests {
         drop(announcement);
         assert!(matches!(find_in(&directory), Err(DiscoveryError::NotRunning { .. })));
         std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn where_it_is_watched_is_told_where_it_is() {
+        let watched = DevFile { watching: Some(SocketAddr::from(([127, 0, 0, 1], 9))), ..dev(1) };
+        assert_eq!(parse(&written(&watched)), Some(watched));
+        assert_eq!(parse(&written(&dev(1))), Some(dev(1)));
     }
 
     #[test]

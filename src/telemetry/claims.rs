@@ -1,15 +1,17 @@
 //! `/claims`: who holds longest, who waits longest, and on which paths intents find no place. The slot
 //! loop's thread only picks a bounded number of entries; they are put into words on the asker's task.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::contention::Heat;
+use super::contention::{Heat, OnPath};
+use super::holds;
 use crate::limits;
 use crate::resolver::{GrantView, Resolver, UndecidedView};
-use crate::types::{Intent, IntentId, IntentKey, Path, Slot, Time, Token};
+use crate::types::{Intent, IntentId, IntentKey, Micros, Path, Slot, Time, Token};
 
 /// What a look picks out.
 #[derive(Debug)]
@@ -18,7 +20,7 @@ pub(super) struct Picked {
     counts: (usize, usize),
     held: Vec<Held>,
     waiting: Vec<Waiting>,
-    contended: Vec<(Path, Heat, Option<Held>)>,
+    contended: Vec<(Path, Heat<OnPath>, Option<Held>)>,
 }
 
 #[derive(Clone, Debug)]
@@ -42,7 +44,7 @@ struct Waiting {
 impl Picked {
     /// Runs where the resolver is owned, between two slots. Looks at [`limits::LIST_SCAN`] grants, those given
     /// first, and as many undecided intents at most.
-    pub(super) fn look(resolver: &Resolver, contended: Vec<(Path, Heat)>) -> Self {
+    pub(super) fn look(resolver: &Resolver, contended: Vec<(Path, Heat<OnPath>)>) -> Self {
         let grant = |token| resolver.grant(token).map(|view| Held::of(&view));
         let contended = contended.into_iter();
         Picked {
@@ -50,7 +52,12 @@ impl Picked {
             counts: resolver.counts(),
             held: resolver.grants().take(limits::LIST_SCAN).map(|view| Held::of(&view)).collect(),
             waiting: resolver.undecided().take(limits::LIST_SCAN).map(|view| Waiting::of(&view)).collect(),
-            contended: contended.map(|(path, heat)| (path, heat, heat.holder.and_then(grant))).collect(),
+            contended: contended
+                .map(|(path, heat)| {
+                    let holder = heat.of.holder.and_then(grant);
+                    (path, heat, holder)
+                })
+                .collect(),
         }
     }
 
@@ -60,34 +67,68 @@ impl Picked {
         let (grants, undecided) = self.counts;
         let mut held: Vec<&Held> = self.held.iter().filter(|held| held.since <= now).collect();
         held.sort_by_key(|held| (held.since, held.token));
+        let overdue = overdue(&held, top, now);
         held.truncate(top);
         let mut waiting: Vec<&Waiting> = self.waiting.iter().collect();
         waiting.sort_by(|a, b| (a.since, &a.key).cmp(&(b.since, &b.key)));
-        let wanted = self.wanted();
         waiting.truncate(top);
         Claims {
             slot: self.decided.0,
             at: self.decided.1,
+            now,
             grants,
             undecided,
             is_complete: grants == self.held.len() && undecided == self.waiting.len(),
-            contended: self.contended.iter().map(|it| ContendedLine::of(it, &wanted)).collect(),
+            contended: self.contended(),
+            overdue: overdue.into_iter().map(HeldLine::of).collect(),
+            agents: self.agents(top),
             longest_held: held.into_iter().map(HeldLine::of).collect(),
             longest_waiting: waiting.into_iter().map(WaitingLine::of).collect(),
         }
     }
 
-    /// How many of the intents that wait name each path.
-    fn wanted(&self) -> BTreeMap<&Path, usize> {
-        let mut wanted = BTreeMap::new();
-        for intent in self.waiting.iter().map(|waiting| &waiting.intent) {
-            let mut paths: Vec<&Path> = intent.claims.iter().map(|claim| claim.target.path()).collect();
-            paths.sort_unstable();
-            paths.dedup();
-            paths.into_iter().for_each(|path| *wanted.entry(path).or_default() += 1);
-        }
-        wanted
+    /// The contended paths, the most contended first, with how each is spoken of otherwise.
+    pub(super) fn contended(&self) -> Vec<ContendedLine<'_>> {
+        self.contended.iter().map(|it| ContendedLine::of(it, self.wanting(&it.0))).collect()
     }
+
+    /// What was picked of contended paths, in the order of [`Picked::contended`].
+    pub(super) fn heat(&self) -> impl Iterator<Item = (&Path, &Heat<OnPath>)> {
+        self.contended.iter().map(|(path, heat, _)| (path, heat))
+    }
+
+    /// The agents with the most grants and waits among those that were looked at.
+    fn agents(&self, top: usize) -> Vec<AgentLine<'_>> {
+        let mut agents: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+        self.held.iter().for_each(|held| agents.entry(held.key.agent.as_str()).or_default().0 += 1);
+        self.waiting.iter().for_each(|it| agents.entry(it.key.agent.as_str()).or_default().1 += 1);
+        let agents = agents.into_iter();
+        let mut lines: Vec<AgentLine<'_>> =
+            agents.map(|(agent, (grants, waiting))| AgentLine { agent, grants, waiting }).collect();
+        lines.sort_by_key(|line| Reverse(line.grants + line.waiting));
+        lines.truncate(top);
+        lines
+    }
+
+    /// How many of the intents that wait name the path, something below it or something that it is a part of.
+    fn wanting(&self, path: &Path) -> usize {
+        let wants =
+            |it: &&Waiting| it.intent.claims.iter().any(|claim| claim.target.path().is_related_to(path));
+        self.waiting.iter().filter(wants).count()
+    }
+}
+
+/// Leases that are held for far longer than they were declared for, by how many times; the worst first.
+fn overdue<'a>(held: &[&'a Held], top: usize, now: Time) -> Vec<&'a Held> {
+    let times = |held: &Held| {
+        let stated = holds::stated(&held.intent).as_us().max(1);
+        now.since(held.since).as_us() / stated
+    };
+    let mut overdue: Vec<&Held> = held.iter().copied().filter(|held| held.intent.hold).collect();
+    overdue.retain(|held| times(held) >= limits::OVERDUE_TIMES);
+    overdue.sort_by_key(|held| (Reverse(times(held)), held.since));
+    overdue.truncate(top);
+    overdue
 }
 
 impl Held {
@@ -119,6 +160,8 @@ impl Waiting {
 pub(super) struct Claims<'a> {
     slot: Slot,
     at: Time,
+    /// Now: slots in which nothing happens are not run, so the last one may be long ago.
+    now: Time,
     grants: usize,
     undecided: usize,
     /// Whether all of both were looked at; otherwise the grants given first, and some who wait.
@@ -127,15 +170,25 @@ pub(super) struct Claims<'a> {
     contended: Vec<ContendedLine<'a>>,
     longest_held: Vec<HeldLine<'a>>,
     longest_waiting: Vec<WaitingLine<'a>>,
+    overdue: Vec<HeldLine<'a>>,
+    agents: Vec<AgentLine<'a>>,
+}
+
+/// How much of what was looked at is of one agent.
+#[derive(Debug, Serialize)]
+struct AgentLine<'a> {
+    agent: &'a str,
+    grants: usize,
+    waiting: usize,
 }
 
 #[derive(Debug, Serialize)]
-struct ContendedLine<'a> {
+pub(super) struct ContendedLine<'a> {
     path: &'a str,
     /// Intents that found no place on it lately; those of a minute ago count half, and so on.
     conflicts: u64,
     last_conflict: Time,
-    /// Intents that wait and name it.
+    /// Intents that wait and name it, something below it or something that it is a part of.
     waiting: usize,
     /// Who was in the way last, where it still is.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -153,6 +206,8 @@ struct HeldLine<'a> {
     hold: bool,
     since: Time,
     until: Time,
+    /// How long it was declared for.
+    stated_us: Micros,
 }
 
 #[derive(Debug, Serialize)]
@@ -169,12 +224,12 @@ struct WaitingLine<'a> {
 }
 
 impl<'a> ContendedLine<'a> {
-    fn of((path, heat, holder): &'a (Path, Heat, Option<Held>), wanted: &BTreeMap<&Path, usize>) -> Self {
+    fn of((path, heat, holder): &'a (Path, Heat<OnPath>, Option<Held>), waiting: usize) -> Self {
         ContendedLine {
             path: path.as_str(),
             conflicts: heat.conflicts,
             last_conflict: heat.last,
-            waiting: wanted.get(path).copied().unwrap_or_default(),
+            waiting,
             holder: holder.as_ref().map(HeldLine::of),
         }
     }
@@ -191,6 +246,7 @@ impl<'a> HeldLine<'a> {
             hold: held.intent.hold,
             since: held.since,
             until: held.until,
+            stated_us: holds::stated(&held.intent),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What is counted of each slot, from what it decided. Once a slot, on the slot loop's own thread.
 
-use super::contention::Contention;
+use super::contention::{Clash, Contention};
 use super::instrument::{Counters, Each, Histogram, Label, Number, label};
 use crate::coordinator::{Decided, Punctuality, SlotReport};
 use crate::resolver::{AgentOp, Input, SlotBatch};
@@ -216,6 +216,7 @@ impl Counting<'_> {
             self.counts.overdue.add(1);
         }
         let what = outcome_of(decision, arrival);
+        self.follow(decision, contention);
         if let Some(arrival) = arrival {
             self.details(decision, arrival, contention);
         }
@@ -224,6 +225,25 @@ impl Counting<'_> {
         }
         self.counts.intents.of(what).add(1);
         self.times(decision, what, arrival, is_new);
+    }
+
+    /// Whether a grant of a contended path begins, or has ended.
+    fn follow(&self, decision: &Decision, contention: &mut Contention) {
+        if contention.is_calm() {
+            return;
+        }
+        match &decision.verdict {
+            Verdict::Granted { token, .. } | Verdict::Moved { token, .. } if decision.answers.is_none() => {
+                if let Some(grant) = self.decided.resolver.grant(*token) {
+                    contention.follow(&grant);
+                }
+            }
+            Verdict::Released { .. } | Verdict::Expired { .. } => {
+                contention.ended(&decision.key, self.decided.outcome.at);
+            }
+            Verdict::Revoked { .. } => contention.forget(&decision.key),
+            _ => {}
+        }
     }
 
     /// What a decision about a declaration that arrived at `arrival` means beside its outcome.
@@ -289,8 +309,16 @@ impl Counting<'_> {
             first.zip(holder.as_ref()).and_then(|(it, grant)| grant.intent.claims.get(it.their_claim));
         let mine = declared.and_then(|intent| intent.claims.get(first.map_or(0, |it| it.claim)));
         if let Some(claim) = theirs.or(mine) {
-            let token = first.and_then(|blocker| blocker.token);
-            contention.note(claim.target.path(), self.decided.outcome.at, token);
+            let is_alone = |claim: &Claim| claim.mode == Mode::Exclusive;
+            contention.note(&Clash {
+                at: self.decided.outcome.at,
+                asker: &decision.key.agent,
+                holder: first.map(|blocker| &blocker.key.agent),
+                token: first.and_then(|blocker| blocker.token),
+                path: claim.target.path(),
+                asked: mine.map(|claim| claim.target.path()),
+                is_exclusive: mine.is_some_and(is_alone) && theirs.is_some_and(is_alone),
+            });
         }
         if !conflict.deadlock {
             self.counts.conflicts.of(kind(first, mine, theirs)).add(1);

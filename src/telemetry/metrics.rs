@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::contention::{Contention, Heat};
+use super::contention::{Contention, Heat, OfPair, OnPath};
 use super::counts::Counts;
 use super::recent::Recent;
 use super::web::Feed;
 use crate::audit::{Progress, Written};
 use crate::coordinator::{Decided, Departure, Observer, SlotReport};
-use crate::types::{Micros, Path, Time};
+use crate::types::{Agent, Micros, Path, Time};
 
 /// Counts a coordinator's work, as its observer, and keeps its last slots and the paths that are contended.
 ///
@@ -73,8 +73,13 @@ impl Metrics {
     }
 
     /// The most contended paths, the most contended first.
-    pub(super) fn most_contended(&self, count: usize, now: Time) -> Vec<(Path, Heat)> {
+    pub(super) fn most_contended(&self, count: usize, now: Time) -> Vec<(Path, Heat<OnPath>)> {
         lock(&self.contention).most(count, now)
+    }
+
+    /// The agents who are in each other's way most, the most first: who asked, and who was in the way.
+    pub(super) fn most_opposed(&self, count: usize, now: Time) -> Vec<((Agent, Agent), Heat<OfPair>)> {
+        lock(&self.contention).pairs(count, now)
     }
 }
 

@@ -2,14 +2,17 @@
 //! (docs/METRICS.md), its last slots, and who holds, waits and is in whose way.
 //!
 //! Read-only and without secrets, so that it may be asked by anyone who reaches it. It shows names of
-//! agents and paths, in `/claims` and, where that is asked for, on the web page; it listens on this machine
-//! alone unless it is told otherwise.
+//! agents and paths, in `/claims` and `/hot` and, where that is asked for, on the web page; it listens on this
+//! machine alone unless it is told otherwise.
 //! Whatever is asked costs bounded time and memory, and the slot loop only the picking of some entries.
 
+mod advice;
 mod claims;
 mod contention;
 mod counts;
 mod exposition;
+mod holds;
+mod hot;
 mod instrument;
 mod leave;
 mod metrics;

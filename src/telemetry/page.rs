@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::claims::Picked;
 use super::exposition;
+use super::hot::Hot;
 use super::leave::Leave;
 use super::metrics::Metrics;
 use super::recent::Slots;
@@ -30,6 +31,7 @@ const INDEX: &str = "\
 /readyz         200 while the coordinator decides and takes in, else 503 and why
 /slots          the last slots: how late, and how long each phase took
 /claims?top=20  the most contended paths, who holds longest, who waits longest
+/hot?top=20     the same paths and the pairs of agents there, with what is advised
 /version        what runs
 /page           the web page, where it is asked for ([metrics] page, or --page)
 ";
@@ -101,7 +103,8 @@ impl Live {
                 Err(_) => of(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, "the metrics cannot be written\n"),
             },
             "/slots" => json(&Slots::new(self.metrics.length(), &self.metrics.recent())),
-            "/claims" => match top(uri.query()) {
+            path @ ("/claims" | "/hot") => match top(uri.query()) {
+                Some(top) if path == "/hot" => self.hot(top).await,
                 Some(top) => self.claims(top).await,
                 None => {
                     let most = limits::CLAIMS_SHOWN;
@@ -134,6 +137,16 @@ impl Live {
         let contended = self.metrics.most_contended(top, now);
         match self.view.look(move |resolver| Picked::look(resolver, contended)).await {
             Some(picked) => json(&picked.words(top, now)),
+            None => of(StatusCode::SERVICE_UNAVAILABLE, PLAIN, "the slot loop does not answer\n"),
+        }
+    }
+
+    async fn hot(&self, top: usize) -> Answer {
+        let now = self.view.now();
+        let contended = self.metrics.most_contended(top, now);
+        let pairs = self.metrics.most_opposed(top, now);
+        match self.view.look(move |resolver| Picked::look(resolver, contended)).await {
+            Some(picked) => json(&Hot::new(&picked, &pairs, now)),
             None => of(StatusCode::SERVICE_UNAVAILABLE, PLAIN, "the slot loop does not answer\n"),
         }
     }

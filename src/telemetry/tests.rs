@@ -181,6 +181,32 @@ fn one_that_waits_counts_when_it_begins_to_and_when_that_ends() {
 }
 
 #[test]
+fn how_long_a_contended_path_is_held_is_seen_where_it_is_released_and_where_it_runs_out() {
+    let script = Script::run(
+        "",
+        r#"{"at":1000,"agent":"a","declare":{"id":1,"hold":true,"claims":[{"path":"x","duration":500000}]}}
+           {"at":11000,"agent":"b","declare":{"id":1,"claims":[{"path":"x","duration":5}]}}
+           {"at":21000,"agent":"a","release":{"id":1}}
+           {"at":31000,"agent":"b","declare":{"id":2,"hold":true,"claims":[{"path":"x","duration":900000}]}}
+           {"at":131000,"agent":"b","release":{"id":2}}
+           {"at":131000,"agent":"c","declare":{"id":1,"claims":[{"path":"calm","duration":5}]}}
+           {"at":141000,"agent":"c","declare":{"id":2,"claims":[{"path":"y","duration":5},{"path":"x","duration":100000}]}}"#,
+    );
+    let hot = |us| script.metrics.most_contended(9, Time::from_us(us));
+    let seen = |us| hot(us)[0].1.of.holds.as_ref().map_or(0, |holds| holds.count());
+    assert_eq!(hot(150_000).len(), 1, "nobody was in the way of what is calm");
+    assert_eq!((seen(249_999), seen(250_000)), (1, 2), "a plain grant is over at its end");
+    let holds = hot(250_000)[0].1.of.holds.clone().unwrap();
+    let typical = holds.typical().unwrap().as_us();
+    assert!((80_000..=120_000).contains(&typical), "{typical}");
+    assert_eq!(holds.stated, Micros::from_us(100_000), "the last one's");
+    let pairs = script.metrics.most_opposed(9, Time::from_us(250_000));
+    let pairs: Vec<_> = pairs.iter().map(|((b, a), heat)| (b.as_str(), a.as_str(), heat.conflicts)).collect();
+    assert_eq!(pairs, [("b", "a", 1)]);
+    assert_eq!(hot(250_000)[0].1.of.exclusive, 1);
+}
+
+#[test]
 fn conflicts_are_told_apart_by_what_was_in_the_way() {
     let script = Script::run(
         "[[resource]]\npath = \"pool\"\ncapacity = 10\n",

@@ -38,6 +38,7 @@ impl Runtime {
             "PRECLAIM_KEY",
             "PRECLAIM_TOKEN_FILE",
             "PRECLAIM_LOG",
+            "PRECLAIM_WATCHING",
             "NO_COLOR",
         ] {
             command.env_remove(name);
