@@ -70,7 +70,7 @@ pub(crate) async fn run(attack: &str, target: Target, did: Did) -> Result<(), Fa
         "lanes" => lanes(&peers, &did).await,
         "lengths" => lengths(&peers, &did).await,
         "listings" => listings(&peers, &did).await,
-        "pings" => pings(peers.enter("mallory").await?, &did).await,
+        "pings" => pings(&peers, &did).await,
         "watches" => watches(&peers, &did).await,
         other => Err(format!("there is no attack {other}").into()),
     }
@@ -272,19 +272,21 @@ async fn listings(peers: &Peers, did: &Did) -> Result<(), Failed> {
     .await
 }
 
-async fn pings(peer: Peer, did: &Did) -> Result<(), Failed> {
-    let Peer { connection: _connection, mut send, mut lane } = peer;
-    tokio::spawn({
+async fn pings(peers: &Peers, did: &Did) -> Result<(), Failed> {
+    let pings = encoded(ClockPing { seq: 1, client_us: u64::MAX })?.repeat(limits::BATCH);
+    loop {
+        let Ok(Peer { connection: _connection, mut send, mut lane }) = peers.enter("mallory").await else {
+            continue;
+        };
         let did = Arc::clone(did);
-        async move {
+        let answers = tokio::spawn(async move {
             while lane.next().await.is_ok() {
                 did.fetch_add(1, Relaxed);
             }
-        }
-    });
-    let pings = encoded(ClockPing { seq: 1, client_us: u64::MAX })?.repeat(limits::BATCH);
-    loop {
-        send.write_all(&pings).await?;
+        });
+        // It is let go when too many answers wait, and comes again.
+        while send.write_all(&pings).await.is_ok() {}
+        answers.abort();
     }
 }
 
