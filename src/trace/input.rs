@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 use crate::audit::{StoredInput, StoredOp};
 use crate::config::Config;
 use crate::resolver::AgentOp;
-use crate::types::{Claim, Intent, RawClaim, RawExpect, RawIntent, RawMode, RawTarget, Start, Time};
-use crate::wire::{raw_mode, raw_target};
+use crate::types::{RawClaim, RawExpect, RawIntent, RawMode, RawTarget, Time};
+use crate::wire::raw_intent;
 
 /// Writes one input as one line. What has its default may be left out.
 ///
@@ -61,8 +61,8 @@ enum SystemOp<'a> {
 
 fn agent_op(op: &AgentOp) -> Op<'_> {
     match op {
-        AgentOp::Declare(intent) => Op::Declare(Declaration::of(&raw(intent))),
-        AgentOp::Revise(intent) => Op::Revise(Declaration::of(&raw(intent))),
+        AgentOp::Declare(intent) => Op::Declare(Declaration::of(&raw_intent(intent))),
+        AgentOp::Revise(intent) => Op::Revise(Declaration::of(&raw_intent(intent))),
         AgentOp::Invalid { revision: false, raw, why: _ } => Op::Declare(Declaration::of(raw)),
         AgentOp::Invalid { revision: true, raw, why: _ } => Op::Revise(Declaration::of(raw)),
         AgentOp::Release { id } => Op::Release { id: id.number() },
@@ -85,36 +85,6 @@ fn system_op(op: &StoredOp) -> io::Result<Op<'_>> {
         }
         StoredOp::Restart { next_token } => SystemOp::Restart { next_token: *next_token },
     }))
-}
-
-/// What an intent was declared as, up to spellings that mean the same.
-fn raw(intent: &Intent) -> RawIntent {
-    let claim = |claim: &Claim| RawClaim {
-        target: raw_target(&claim.target),
-        mode: raw_mode(claim.mode),
-        offset: claim.offset.as_us(),
-        duration: claim.duration.as_us(),
-    };
-    let expects = intent.expects.iter();
-    RawIntent {
-        id: intent.id.number(),
-        start: match intent.start {
-            Start::Asap => None,
-            Start::At(time) => Some(time.as_us()),
-        },
-        slack: intent.slack.as_us(),
-        wait: intent.wait.as_us(),
-        hold: intent.hold,
-        task: intent.task.number(),
-        class: intent.class.number().into(),
-        urgency: intent.urgency,
-        safety_margin: intent.safety_margin,
-        social_value: intent.social_value,
-        claims: intent.claims.iter().map(claim).collect(),
-        expects: expects
-            .map(|it| RawExpect { path: it.path.as_str().to_owned(), as_of: it.as_of.as_us() })
-            .collect(),
-    }
 }
 
 /// A number as JSON has it.

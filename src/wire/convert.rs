@@ -3,9 +3,9 @@
 use super::answer::{Answer, Blocker, Conflict, ContestedNews, Holding, Refusal, Verdict};
 use super::extension::Extensions;
 use crate::types::{
-    self, Decision, IntentKey, Mode, Outline, Point, Reason, RenewDenial, Slot, Target, Time,
+    self, Claim, Decision, Intent, IntentKey, Mode, Outline, Point, RawClaim, RawExpect, RawIntent, RawMode,
+    RawTarget, Reason, RenewDenial, Slot, Start, Target, Time,
 };
-use crate::types::{RawMode, RawTarget};
 
 impl Answer {
     /// The answer that tells `decision` of `slot`, decided at `at`, to its agent; `request` is the
@@ -138,6 +138,36 @@ pub const fn raw_mode(mode: Mode) -> RawMode {
         Mode::Shared => RawMode::Shared,
         Mode::Exclusive => RawMode::Exclusive,
         Mode::Units(units) => RawMode::Units(units),
+    }
+}
+
+/// What an intent was declared as, up to spellings that mean the same.
+pub fn raw_intent(intent: &Intent) -> RawIntent {
+    let claim = |claim: &Claim| RawClaim {
+        target: raw_target(&claim.target),
+        mode: raw_mode(claim.mode),
+        offset: claim.offset.as_us(),
+        duration: claim.duration.as_us(),
+    };
+    let expects = intent.expects.iter();
+    RawIntent {
+        id: intent.id.number(),
+        start: match intent.start {
+            Start::Asap => None,
+            Start::At(time) => Some(time.as_us()),
+        },
+        slack: intent.slack.as_us(),
+        wait: intent.wait.as_us(),
+        hold: intent.hold,
+        task: intent.task.number(),
+        class: intent.class.number().into(),
+        urgency: intent.urgency,
+        safety_margin: intent.safety_margin,
+        social_value: intent.social_value,
+        claims: intent.claims.iter().map(claim).collect(),
+        expects: expects
+            .map(|it| RawExpect { path: it.path.as_str().to_owned(), as_of: it.as_of.as_us() })
+            .collect(),
     }
 }
 

@@ -24,7 +24,7 @@ pub use answer::{Answer, Blocker, Conflict, ContestedNews, Holding, Refusal, Ver
 pub use bearer::Bearer;
 pub use close::CloseCode;
 pub use codec::CodecError;
-pub use convert::{raw_mode, raw_target, refusal_of};
+pub use convert::{raw_intent, raw_mode, raw_target, refusal_of};
 pub use degradations::Degradations;
 pub use extension::{Extension, Extensions};
 pub use frame::{Frame, FrameError, FrameReader};

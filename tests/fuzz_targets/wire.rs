@@ -1,9 +1,9 @@
 //! Frames, and the messages in them.
 
 use preclaim::limits;
-use preclaim::types::{Claim, Intent, RawClaim, RawExpect, RawIntent, Start};
+use preclaim::types::RawIntent;
 use preclaim::wire::{
-    DecodeError, Frame, FrameError, FrameReader, Standing, ToAgent, ToCoordinator, raw_mode, raw_target,
+    DecodeError, Frame, FrameError, FrameReader, Standing, ToAgent, ToCoordinator, raw_intent,
 };
 
 /// Bytes of a frame before its body.
@@ -104,37 +104,8 @@ pub(crate) fn intent(raw: &RawIntent) {
     match raw.parse() {
         Ok(intent) => {
             assert_eq!(intent.check(), Ok(()));
-            assert_eq!(spelled(&intent).parse().as_ref(), Ok(&intent));
+            assert_eq!(raw_intent(&intent).parse().as_ref(), Ok(&intent));
         }
         Err(invalid) => assert!(!invalid.field.is_empty() && !invalid.expected.is_empty()),
-    }
-}
-
-fn spelled(intent: &Intent) -> RawIntent {
-    let claim = |claim: &Claim| RawClaim {
-        target: raw_target(&claim.target),
-        mode: raw_mode(claim.mode),
-        offset: claim.offset.as_us(),
-        duration: claim.duration.as_us(),
-    };
-    let expects = intent.expects.iter();
-    RawIntent {
-        id: intent.id.number(),
-        start: match intent.start {
-            Start::Asap => None,
-            Start::At(time) => Some(time.as_us()),
-        },
-        slack: intent.slack.as_us(),
-        wait: intent.wait.as_us(),
-        hold: intent.hold,
-        task: intent.task.number(),
-        class: intent.class.number().into(),
-        urgency: intent.urgency,
-        safety_margin: intent.safety_margin,
-        social_value: intent.social_value,
-        claims: intent.claims.iter().map(claim).collect(),
-        expects: expects
-            .map(|it| RawExpect { path: it.path.as_str().to_owned(), as_of: it.as_of.as_us() })
-            .collect(),
     }
 }
