@@ -38,10 +38,18 @@ impl<T> Slab<T> {
     pub(super) fn put(&mut self, thing: T) -> Number {
         let number = self.next();
         match self.free.pop() {
-            Some(free) => self.pieces[free as usize / PIECE][free as usize % PIECE] = Some(thing),
+            Some(free) => {
+                if let Some(place) = self.place_mut(free) {
+                    *place = Some(thing);
+                }
+            }
             None => self.push(thing),
         }
         number
+    }
+
+    fn place_mut(&mut self, number: Number) -> Option<&mut Option<T>> {
+        self.pieces.get_mut(number as usize / PIECE)?.get_mut(number as usize % PIECE)
     }
 
     fn push(&mut self, thing: T) {
@@ -59,11 +67,11 @@ impl<T> Slab<T> {
     }
 
     pub(super) fn get_mut(&mut self, number: Number) -> Option<&mut T> {
-        self.pieces.get_mut(number as usize / PIECE)?.get_mut(number as usize % PIECE)?.as_mut()
+        self.place_mut(number)?.as_mut()
     }
 
     pub(super) fn take(&mut self, number: Number) -> Option<T> {
-        let gone = self.pieces.get_mut(number as usize / PIECE)?.get_mut(number as usize % PIECE)?.take()?;
+        let gone = self.place_mut(number)?.take()?;
         self.free.push(number);
         Some(gone)
     }
