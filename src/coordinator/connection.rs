@@ -91,6 +91,11 @@ impl Server {
         self.log.tell(address, agent, self.now(), what);
     }
 
+    /// The same of who is at the other end of a connection.
+    fn tell_of(&self, who: &Who, what: impl fmt::Display) {
+        self.tell(who.address, who.name.get().map(String::as_str), what);
+    }
+
     /// Has the log say what it left out.
     pub(super) fn tell_left_out(&self) {
         self.log.tell_left_out(self.now());
@@ -225,23 +230,19 @@ impl Peer {
         self.server.hub.disconnected(self.id);
     }
 
-    fn tell(&self, what: impl fmt::Display) {
-        self.server.tell(self.who.address, self.who.name.get().map(String::as_str), what);
-    }
-
     /// It is let go for what it did.
     fn tell_broken(&self, code: CloseCode, reason: &str) {
         if code == CloseCode::FrameTooLong {
             self.server.reached.note(Limit::FrameBytes);
         }
-        self.tell(format_args!("let go, {}: {reason}", code.as_str()));
+        self.server.tell_of(&self.who, format_args!("let go, {}: {reason}", code.as_str()));
     }
 
     /// It was let go for what it did not do.
     fn tell_limit(&self) {
         if let Some(limit) = self.outbox.too_slow() {
             self.server.reached.note(limit);
-            self.tell(format_args!("let go: it reads too slowly ({})", limit.as_str()));
+            self.server.tell_of(&self.who, format_args!("let go: it reads too slowly ({})", limit.as_str()));
         }
         if self.connection.close_reason() == Some(ConnectionError::TimedOut) {
             self.server.reached.note(Limit::IdleTimeout);
@@ -264,7 +265,7 @@ impl Peer {
                     Ok(Err(broken @ LaneError::Broken { .. })) => return Err(broken),
                     Ok(Ok(()) | Err(LaneError::Lost)) => {}
                     Err(panic) => {
-                        self.tell(format_args!("a lane's task died: {panic}"));
+                        self.server.tell_of(&self.who, format_args!("a lane's task died: {panic}"));
                         return Err(LaneError::broken(CloseCode::Internal, "a task of this connection died"));
                     }
                 },
@@ -312,7 +313,7 @@ impl Peer {
         // Once a connection, as there is one hello.
         if let Some(told) = hello.degradations() {
             let Degradations { stopped, kept_last_plan, fell_back } = told;
-            self.tell(format_args!(
+            self.server.tell_of(&self.who, format_args!(
                 "went without grants, in its session \"{}\": stopped {stopped}, kept its last plan {kept_last_plan}, \
                  fell back {fell_back} times",
                 hello.label
@@ -416,7 +417,8 @@ impl Lane {
 
     fn hand_in(&self, requests: Vec<Request>) {
         if let Some(limit) = self.server.hub.requests(self.place, requests) {
-            self.tell(format_args!("it asks for more than it may have ({})", limit.as_str()));
+            self.server
+                .tell_of(&self.who, format_args!("it asks for more than it may have ({})", limit.as_str()));
         }
     }
 
@@ -426,12 +428,11 @@ impl Lane {
         let (wait, limit) = self.speed.charge(self.server.now(), messages, bytes);
         if wait > Micros::ZERO {
             self.server.reached.note(limit);
-            self.tell(format_args!("it is read more slowly than it sends ({})", limit.as_str()));
+            self.server.tell_of(
+                &self.who,
+                format_args!("it is read more slowly than it sends ({})", limit.as_str()),
+            );
             tokio::time::sleep(wait.to_std()).await;
         }
-    }
-
-    fn tell(&self, what: impl fmt::Display) {
-        self.server.tell(self.who.address, self.who.name.get().map(String::as_str), what);
     }
 }

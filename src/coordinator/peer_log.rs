@@ -92,13 +92,13 @@ impl PeerLog {
     /// and counts it.
     pub(super) fn tell(&self, address: IpAddr, agent: Option<&str>, now: Time, what: impl fmt::Display) {
         let admitted = self.lock().admit(one_of(address), now);
+        let Some(left_out) = admitted else { return self.reached.note(Limit::PeerLines) };
         // It may hold what a peer sent, such as its reason to close.
-        let what = || shown(&what.to_string(), limits::PEER_LINE_CHARACTERS);
+        let what = shown(&what.to_string(), limits::PEER_LINE_CHARACTERS);
         let agent = agent.map(|agent| shown(agent, limits::AGENT_BYTES));
-        match admitted {
-            None => self.reached.note(Limit::PeerLines),
-            Some(0) => tracing::warn!(peer = %address, agent, "{}", what()),
-            Some(left_out) => tracing::warn!(peer = %address, agent, left_out, "{}", what()),
+        match left_out {
+            0 => tracing::warn!(peer = %address, agent, "{what}"),
+            left_out => tracing::warn!(peer = %address, agent, left_out, "{what}"),
         }
     }
 
