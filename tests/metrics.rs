@@ -2,41 +2,27 @@
 
 #![allow(clippy::unwrap_used)] // what helpers of tests unwrap fails the test
 
+mod watched;
+
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use preclaim::coordinator::{Admission, Coordinator, CoordinatorConfig, Denial, Running};
+use preclaim::coordinator::{Admission, CoordinatorConfig, Denial};
 use preclaim::resolver::{AgentOp, Rules};
-use preclaim::telemetry::{Metrics, Telemetry};
+use preclaim::telemetry::Metrics;
 use preclaim::types::Agent;
 use preclaim::wire::Refusal;
-use preclaim::{Client, Intent, Outcome, path};
+use preclaim::{Intent, Outcome, path};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::task::JoinHandle;
+use watched::{Watched, soon};
 
 const DOCUMENT: &str = include_str!("../docs/METRICS.md");
 
 /// Legal names, made to break out of a label or of a JSON text.
 const HOSTILE_NAME: &str = "a\"} 1 # \\ <script>{label=\"x\"}";
 const HOSTILE_PATH: &str = "evil\"} 9/\\n<b>";
-
-/// Long enough for anything that happens at all, on the slowest machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// What `what` comes to; a test that waits for ever fails instead.
-async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, what).await.expect("it never came")
-}
-
-/// A coordinator that is watched.
-struct Watched {
-    running: Running,
-    addr: SocketAddr,
-    _serving: JoinHandle<()>,
-}
 
 impl Watched {
     async fn open() -> Self {
@@ -46,17 +32,7 @@ impl Watched {
     async fn with(change: impl FnOnce(&mut CoordinatorConfig)) -> Self {
         let mut config = CoordinatorConfig::in_memory(Rules::default()).unwrap();
         change(&mut config);
-        let metrics = Arc::new(Metrics::new(config.rules.length));
-        config.observer = Some(metrics.clone());
-        let coordinator = Coordinator::bind(config).unwrap();
-        let telemetry = Telemetry::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let addr = telemetry.local_addr();
-        let serving = tokio::spawn(telemetry.serve(metrics, coordinator.view()));
-        Watched { running: coordinator.spawn(), addr, _serving: serving }
-    }
-
-    async fn client(&self, name: &str) -> Client {
-        self.running.client(name).timeout(PATIENCE).connect().await.unwrap()
+        Watched::by(Metrics::new(config.rules.length), config).await
     }
 
     async fn close(self) {

@@ -3,55 +3,32 @@
 
 #![allow(clippy::unwrap_used)] // what helpers of tests unwrap fails the test
 
+mod watched;
+
 use std::collections::VecDeque;
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use preclaim::coordinator::{Coordinator, CoordinatorConfig, Running};
+use preclaim::coordinator::CoordinatorConfig;
 use preclaim::limits;
 use preclaim::resolver::Rules;
-use preclaim::telemetry::{Metrics, Telemetry};
-use preclaim::{Client, Intent, Outcome, path};
+use preclaim::telemetry::Metrics;
+use preclaim::{Intent, Outcome, path};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
-use tokio::task::JoinHandle;
+use watched::{Watched, soon};
 
 /// Legal names, made to break out of an event, a text of JSON, or markup.
 const HOSTILE_NAME: &str = "a\"}\\n</script><img src=x onerror=alert(1)>\u{202e}&amp;";
 const HOSTILE_PATH: &str = "evil\"}\\n<b>";
 
-/// Long enough for anything that happens at all, on the slowest machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
-
-/// What `what` comes to; a test that waits for ever fails instead.
-async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, what).await.expect("it never came")
-}
-
-struct Watched {
-    running: Running,
-    addr: SocketAddr,
-    _serving: JoinHandle<()>,
-}
 
 impl Watched {
     async fn open(has_page: bool) -> Self {
-        let mut config = CoordinatorConfig::in_memory(Rules::default()).unwrap();
+        let config = CoordinatorConfig::in_memory(Rules::default()).unwrap();
         let metrics = Metrics::new(config.rules.length);
-        let metrics = Arc::new(if has_page { metrics.with_page() } else { metrics });
-        config.observer = Some(metrics.clone());
-        let coordinator = Coordinator::bind(config).unwrap();
-        let telemetry = Telemetry::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let addr = telemetry.local_addr();
-        let serving = tokio::spawn(telemetry.serve(metrics, coordinator.view()));
-        Watched { running: coordinator.spawn(), addr, _serving: serving }
-    }
-
-    async fn client(&self, name: &str) -> Client {
-        self.running.client(name).timeout(PATIENCE).connect().await.unwrap()
+        Watched::by(if has_page { metrics.with_page() } else { metrics }, config).await
     }
 
     /// By HTTP/1.0, in which a body is not cut into chunks and ends with its connection.
