@@ -94,35 +94,15 @@ struct Entry {
 const _: () = assert!(limits::CLAIMS <= u64::BITS as usize, "one bit a claim");
 const _: () = assert!(limits::EXPECTS <= limits::CLAIMS, "readings are held as claims");
 
-/// The three modes as rows of an index.
-const MODES: usize = 3;
-
-fn row(mode: Mode) -> usize {
-    match mode {
-        Mode::Shared => 0,
-        Mode::Exclusive => 1,
-        Mode::Units(_) => 2,
-    }
-}
-
-/// Which modes of others conflict with `mine` on related targets (units with units go by capacity).
-fn rows_against(mine: Mode) -> &'static [usize] {
-    match mine {
-        Mode::Shared => &[1, 2],
-        Mode::Exclusive => &[0, 1, 2],
-        Mode::Units(_) => &[0, 1],
-    }
-}
-
 /// A node of the tree of paths, with the windows on it and below it.
 #[derive(Debug, Default)]
 struct Node {
     /// Path claims on the node itself, by mode.
-    own: [WindowSet<()>; MODES],
+    own: [WindowSet<()>; Mode::KINDS],
     /// Claims strictly below the node, by mode; a region is just below its frame.
-    below: [WindowSet<()>; MODES],
+    below: [WindowSet<()>; Mode::KINDS],
     /// Regions in the frame that the node names, by mode: shared ones meet in great numbers.
-    regions: [RegionSet<()>; MODES],
+    regions: [RegionSet<()>; Mode::KINDS],
 }
 
 /// One window of the ledger: a group and the index of one of its claims.
@@ -405,7 +385,7 @@ impl Ledger {
         if let Target::Region(region) = target
             && let Some(node) = self.node(&region.frame)
         {
-            for row in rows_against(mode) {
+            for row in mode.kinds_against() {
                 node.regions[*row].for_each_candidate(&region.shape, range, |it| f(Place::of_key(it.key)));
             }
         }
@@ -414,7 +394,7 @@ impl Ledger {
     /// Calls `f` with each window of units, on `pool` or below it, that overlaps `range`.
     pub(super) fn scan_units(&self, pool: &Path, range: Window, mut f: impl FnMut(Place)) {
         if let Some(node) = self.node(pool) {
-            let units = row(Mode::Units(1));
+            let units = Mode::UNITS;
             node.own[units].for_each_overlapping(range, |it| f(Place::of_key(it.key)));
             node.below[units].for_each_overlapping(range, |it| f(Place::of_key(it.key)));
         }
@@ -424,7 +404,7 @@ impl Ledger {
     /// frame, whose shapes decide, stand apart.
     fn sets_against(&self, target: &Target, mode: Mode) -> impl Iterator<Item = &WindowSet<()>> + Clone {
         let path = target.path();
-        let rows = rows_against(mode);
+        let rows = mode.kinds_against();
         let lineage = self.nodes.find_lineage(path);
         let itself = lineage.clone().next().filter(|id| self.nodes.path(*id) == Some(path));
         let below = itself.filter(|_| matches!(target, Target::Path(_)));
@@ -449,7 +429,7 @@ impl Ledger {
         while at <= last {
             let window = Window::new(at, at.after(claim.duration))?;
             let mut next = at;
-            for row in rows_against(claim.mode) {
+            for row in claim.mode.kinds_against() {
                 node.regions[*row].for_each_candidate(&region.shape, window, |it| {
                     let Some((other, tolerated)) = self.claim_at(Place::of_key(it.key)) else { return };
                     let end = it.window.end().before(tolerance.min(tolerated));
@@ -496,7 +476,7 @@ fn toggle_window(
     key: u64,
     tolerance: Option<Micros>,
 ) {
-    let row = row(claim.mode);
+    let row = claim.mode.kind();
     let mut next = Some(leaf);
     while let Some(id) = next {
         let Some(node) = nodes.value_mut(id) else { return };
@@ -521,7 +501,7 @@ fn toggle_window(
 
 /// Whether two claims on related targets may conflict by their modes alone.
 pub(super) fn modes_conflict(mine: Mode, theirs: Mode) -> bool {
-    rows_against(mine).contains(&row(theirs))
+    mine.kinds_against().contains(&theirs.kind())
 }
 
 /// Whether the shapes leave a conflict standing; of other than two regions there are none to look at.

@@ -16,6 +16,32 @@ pub enum Mode {
     Units(u64),
 }
 
+impl Mode {
+    /// How many kinds of mode there are.
+    pub(crate) const KINDS: usize = 3;
+
+    /// Which kind it is, as an index.
+    pub(crate) fn kind(self) -> usize {
+        match self {
+            Mode::Shared => 0,
+            Mode::Exclusive => 1,
+            Mode::Units(_) => Self::UNITS,
+        }
+    }
+
+    /// The kind of [`Mode::Units`].
+    pub(crate) const UNITS: usize = 2;
+
+    /// Which kinds of others conflict with it on related targets (units with units go by capacity).
+    pub(crate) fn kinds_against(self) -> &'static [usize] {
+        match self {
+            Mode::Shared => &[1, 2],
+            Mode::Exclusive => &[0, 1, 2],
+            Mode::Units(_) => &[0, 1],
+        }
+    }
+}
+
 /// One thing that an intent will use: a target, a mode, and a window relative to the intent's start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {

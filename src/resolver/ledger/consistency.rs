@@ -61,8 +61,8 @@ impl Ledger {
     fn node_agrees(&self, path: &Path, node: &Node) -> Result<(), Breach> {
         let is_region = |claim: &Claim| matches!(claim.target, Target::Region(_));
         let is_here = |claim: &Claim| claim.target.path() == path;
-        for mode in 0..MODES {
-            let is_of = |claim: &Claim| row(claim.mode) == mode;
+        for mode in 0..Mode::KINDS {
+            let is_of = |claim: &Claim| claim.mode.kind() == mode;
             let own = self.indexed(|claim| is_of(claim) && is_here(claim) && !is_region(claim));
             holds(contents(&node.own[mode]) == own, "a node knows the windows on it", (path, mode))?;
             let is_below =

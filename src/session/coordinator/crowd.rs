@@ -8,15 +8,7 @@ use crate::limits;
 use crate::types::{Claim, HashedMap, Mode, Path, Target, fixed_hash};
 
 /// Claims by mode: shared, exclusive, units.
-type Rows = [u32; 3];
-
-fn row(mode: Mode) -> usize {
-    match mode {
-        Mode::Shared => 0,
-        Mode::Exclusive => 1,
-        Mode::Units(_) => 2,
-    }
-}
+type Rows = [u32; Mode::KINDS];
 
 fn is_region(claim: &Claim) -> bool {
     matches!(claim.target, Target::Region(_))
@@ -25,7 +17,7 @@ fn is_region(claim: &Claim) -> bool {
 /// Claims that follow each other and count alike, which those of one intent mostly do.
 fn runs(claims: &[Claim]) -> impl Iterator<Item = &[Claim]> {
     claims.chunk_by(|a, b| {
-        row(a.mode) == row(b.mode) && is_region(a) == is_region(b) && a.target.path() == b.target.path()
+        a.mode.kind() == b.mode.kind() && is_region(a) == is_region(b) && a.target.path() == b.target.path()
     })
 }
 
@@ -72,7 +64,7 @@ impl Crowd {
     }
 
     fn change(&mut self, claim: &Claim, by: impl Fn(&mut u32)) {
-        let (path, row) = (claim.target.path(), row(claim.mode));
+        let (path, row) = (claim.target.path(), claim.mode.kind());
         for text in path.lineage() {
             let hash = fixed_hash(&text);
             let node = self.nodes.entry(hash).or_default();
@@ -105,11 +97,7 @@ impl Crowd {
     /// all below the path's first segment count.
     pub(super) fn in_the_way(&self, claim: &Claim) -> usize {
         let path = claim.target.path();
-        let conflicting: &[usize] = match claim.mode {
-            Mode::Shared => &[1, 2],
-            Mode::Exclusive => &[0, 1, 2],
-            Mode::Units(_) => &[0, 1],
-        };
+        let conflicting = claim.mode.kinds_against();
         let sum = |rows: Rows| conflicting.iter().map(|row| rows[*row] as usize).sum::<usize>();
         let mut all = 0;
         for (depth, text) in path.lineage().enumerate() {
@@ -119,7 +107,7 @@ impl Crowd {
                 all += sum(node.below);
             }
             if depth == 0 && matches!(claim.mode, Mode::Units(_)) {
-                all += node.own[2] as usize + node.below[2] as usize;
+                all += node.own[Mode::UNITS] as usize + node.below[Mode::UNITS] as usize;
             }
         }
         all
@@ -136,7 +124,7 @@ impl Crowd {
         let mut search = Search::default();
         let mut seen = Vec::with_capacity(claims.len());
         for (index, claim) in claims.iter().enumerate() {
-            let this = (fixed_hash(claim.target.path()), row(claim.mode), is_region(claim));
+            let this = (fixed_hash(claim.target.path()), claim.mode.kind(), is_region(claim));
             if seen.contains(&this) {
                 continue;
             }
