@@ -206,6 +206,16 @@ pub const TEXT_BYTES: usize = 256;
 pub const CURSOR_BYTES: usize = 160;
 /// Entries of one page of a listing; a page also ends where its frame is full.
 pub const LIST_PAGE: usize = 256;
+/// Capacities on one page; a page also ends where its extension is full.
+pub const CAPACITY_PAGE: usize = 64;
+/// Capacities that may be set at run time, over all paths: each record of a slot that sets one has them all.
+pub const CAPACITIES_SET: usize = 1024;
+/// Changed keys of a configuration that the log and the record name, one by one; of more than that, how many.
+pub const RELOAD_KEYS: usize = 32;
+/// Bytes of a text about a reload in the record: a changed key, or why it was refused.
+pub const RELOAD_TEXT_BYTES: usize = 512;
+/// Reloads that wait for a record; there is one within a slot or two.
+pub const RELOADS_WAITING: usize = 16;
 /// Entries that the slot loop looks at for one page: some tens of microseconds.
 pub const LIST_SCAN: usize = 1024;
 /// The coordinator tells those who speak over a connection that it does not know, at most so often, that
@@ -518,7 +528,8 @@ const _: () = assert!(WATCHES_OF_A_CONNECTION <= WATCHES_OF_A_NAME && WATCHES_OF
 const _: () = assert!(CURSOR_BYTES >= AGENT_BYTES + 9, "a mark names an agent and an id");
 const _: () = assert!(CLOSE_LINGER.as_us() < CLOSE_ALL_WITHIN.as_us());
 const _: () = assert!(SLOT_MAX.as_us() + CLOSE_ALL_WITHIN.as_us() + CLOSE_LINGER.as_us() < 2_000_000);
-const _: () = assert!(LIST_PAGE <= LIST_SCAN);
+const _: () = assert!(LIST_PAGE <= LIST_SCAN && CAPACITY_PAGE <= LIST_SCAN);
+const _: () = assert!(PATH_BYTES + 64 <= EXTENSION_BYTES, "one capacity must fit an extension");
 const _: () = assert!(PAGE_STREAMS < WATCHING_CONNECTIONS, "pages must leave room for others that watch");
 const _: () = assert!(PAGE_SLOT_NEWS < PAGE_CLAIMS_KEPT, "a full slot must fit");
 const _: () = assert!(PAGE_BEAT.as_us() < WATCHING_TIMEOUT.as_us(), "a page that reads is not let go");

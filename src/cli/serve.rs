@@ -2,6 +2,7 @@
 
 mod manager;
 mod material;
+mod reload;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -10,6 +11,7 @@ use std::sync::Arc;
 
 use self::manager::Manager;
 use self::material::Material;
+use self::reload::Reloading;
 use super::signal::{Hangup, Stop};
 use super::{ExitCode, output, times};
 use crate::audit::NoJournal;
@@ -44,7 +46,8 @@ Example:
   $ preclaim ls --addr localhost:7411 --ca certs/ca.crt \\
       --cert certs/agents/robot-1.crt --key certs/agents/robot-1.key
 
-SIGHUP has it read [tls] and [auth] files again: all of them are taken, or none. SIGINT and SIGTERM stop it: the open
+SIGHUP has it read its configuration and the files that it names again: all of it counts from one slot's end on, or, where
+something is not right or counts from a start on alone, none of it, and why is said (docs/CONFIGURATION.md). SIGINT and SIGTERM stop it: the open
 slot is decided and answered, agents are told. A service manager that listens on NOTIFY_SOCKET (systemd, Type=notify)
 is told when it is ready, reloads and stops, and its watchdog while the slot loop gets on.";
 
@@ -153,12 +156,13 @@ pub(super) fn run(args: &Args) -> ExitCode {
     let length = show_duration(config.rules.length);
     let kept = tell_kept(&state, &restart.report);
     let watched = args.watching.of(&config);
+    let reloading = Reloading::new(args.config.clone(), config.clone());
     let mut config = coordinator_config(config, identity, args.check_invariants);
     config.access = access;
     config.clock = Arc::new(restart.clock(&now));
     config.journal = Box::new(restart.journal.keeping_text(text));
     config.recovered = Some(restart.recovered);
-    run_coordinator(config, watched, Some(material), |coordinator, _| {
+    run_coordinator(config, watched, Some(reloading), |coordinator, _| {
         let addr = coordinator.local_addr();
         output::talk(format_args!("listening on {addr} (QUIC), slots of {length}\n{kept}"));
     })
@@ -268,12 +272,12 @@ pub(super) fn coordinator_config(
     }
 }
 
-/// Runs a coordinator until it is asked to stop, `watched` where it is to be, reading `material` again when it is asked to.
+/// Runs a coordinator until it is asked to stop, `watched` where it is to be, `reloading` its configuration when it is asked to.
 /// `ready` is called once it listens, and told where it is watched.
 pub(super) fn run_coordinator<T>(
     mut config: CoordinatorConfig,
     watched: Option<Watched>,
-    material: Option<Material>,
+    reloading: Option<Reloading>,
     ready: impl FnOnce(&Coordinator, Option<SocketAddr>) -> T,
 ) -> ExitCode {
     output::start_log();
@@ -305,15 +309,15 @@ pub(super) fn run_coordinator<T>(
     let ended = runtime.block_on(async {
         // Before anything is said: who reads that it listens may stop it at once.
         let stop = stop_signal().map_err(|error| failed(&CoordinatorError::Start(error)))?;
-        let hangup = material.is_some().then(Hangup::listen).transpose();
+        let hangup = reloading.is_some().then(Hangup::listen).transpose();
         let hangup = hangup.map_err(|error| failed(&CoordinatorError::Start(error)))?;
         let coordinator = Coordinator::bind(config).map_err(|error| cannot_listen(&error))?;
         let watched_at = match watched {
             Some((watched, metrics)) => Some(watch(watched, metrics, &coordinator).await?),
             None => None,
         };
-        if let (Some(material), Some(hangup)) = (material, hangup) {
-            tokio::spawn(material.read_again(hangup, coordinator.reloader(), Arc::clone(&manager)));
+        if let (Some(reloading), Some(hangup)) = (reloading, hangup) {
+            tokio::spawn(reloading.follow(hangup, coordinator.reloader(), Arc::clone(&manager)));
         }
         manager.follow(&coordinator);
         // What it returns lasts as long as the coordinator.

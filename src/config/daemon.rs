@@ -47,10 +47,14 @@ impl Default for Auth {
     }
 }
 
+pub(super) const LISTEN_KEYS: &[&str] = &["addr"];
+pub(super) const METRICS: &[&str] = &["addr", "page"];
+pub(super) const TLS: &[&str] = &["cert", "key"];
+
 pub(super) fn listen(field: Field<'_>) -> Result<SocketAddr, Fault> {
     const RULE: &str = "an IP address and a port, such as \"127.0.0.1:7411\"";
     let addr = field
-        .table(&["addr"])?
+        .table(LISTEN_KEYS)?
         .optional("addr", |field| field.text(RULE)?.parse().map_err(|_| field.wrong(RULE)))?;
     Ok(addr.unwrap_or(LISTEN))
 }
@@ -58,7 +62,7 @@ pub(super) fn listen(field: Field<'_>) -> Result<SocketAddr, Fault> {
 /// Where it is watched, and whether by the web page too.
 pub(super) fn metrics(field: Field<'_>) -> Result<(Option<SocketAddr>, bool), Fault> {
     const RULE: &str = "an IP address and a port, such as \"127.0.0.1:7412\"";
-    let metrics = field.table(&["addr", "page"])?;
+    let metrics = field.table(METRICS)?;
     let addr = metrics.optional("addr", |field| field.text(RULE)?.parse().map_err(|_| field.wrong(RULE)))?;
     let page = metrics.optional("page", |field| {
         let page = field.flag()?;
@@ -68,11 +72,11 @@ pub(super) fn metrics(field: Field<'_>) -> Result<(Option<SocketAddr>, bool), Fa
 }
 
 pub(super) fn tls(field: Field<'_>) -> Result<TlsFiles, Fault> {
-    let tls = field.table(&["cert", "key"])?;
+    let tls = field.table(TLS)?;
     Ok(TlsFiles { cert: tls.required("cert", FILE, file)?, key: tls.required("key", FILE, file)? })
 }
 
-const AUTH: &[&str] = &["mode", "client_ca", "crl", "name", "tokens"];
+pub(super) const AUTH: &[&str] = &["mode", "client_ca", "crl", "name", "tokens"];
 
 pub(super) fn auth(field: Field<'_>) -> Result<Auth, Fault> {
     let auth = field.table(AUTH)?;

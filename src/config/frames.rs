@@ -8,7 +8,7 @@ use super::tree::{Fault, Field};
 use crate::space::motion::MotionLimits;
 use crate::types::{PATH_RULE, Path};
 
-const FRAME: &[&str] = &["path", "max_speed", "max_acceleration", "tolerance"];
+pub(super) const FRAME: &[&str] = &["path", "max_speed", "max_acceleration", "tolerance"];
 
 /// The greatest value of each: faster than light, and further than any two coordinates are apart.
 const MOST: f64 = 1e9;

@@ -5,7 +5,7 @@ use super::tree::{Fault, Field};
 use crate::host::HostConfig;
 use crate::limits;
 
-const HOST: &[&str] = &["realtime", "lock_memory", "cores", "network_cores"];
+pub(super) const HOST: &[&str] = &["realtime", "lock_memory", "cores", "network_cores"];
 
 pub(super) fn host(field: Field<'_>) -> Result<HostConfig, Fault> {
     let host = field.table(HOST)?;

@@ -86,7 +86,7 @@ macro_rules! limits {
             }
         }
 
-        const KEYS: &[&str] = &[$(stringify!($name),)*];
+        pub(super) const KEYS: &[&str] = &[$(stringify!($name),)*];
 
         pub(super) fn limits(field: Field<'_>) -> Result<Limits, Fault> {
             let fields = field.table(KEYS)?;

@@ -6,6 +6,7 @@
 
 mod daemon;
 mod duration;
+mod effect;
 mod error;
 mod expression;
 mod frames;
@@ -27,6 +28,7 @@ use std::path::Path;
 
 pub use daemon::{Auth, TlsFiles};
 pub use duration::{DURATION_RULE, parse_duration, show_duration};
+pub use effect::{Change, Effect, keys};
 pub use error::ConfigError;
 pub use expression::{Expression, ExpressionError, VARIABLES};
 pub use limits::{LimitRow, Limits};

@@ -11,7 +11,7 @@ use crate::session::coordinator::{
 };
 use crate::types::Class;
 
-const RULE: &[&str] = &[
+pub(super) const RULE: &[&str] = &[
     "name",
     "who",
     "path",
@@ -27,7 +27,7 @@ const RULE: &[&str] = &[
     "read",
     "administer",
 ];
-const ALLOWANCE: &[&str] = &[
+pub(super) const ALLOWANCE: &[&str] = &[
     "size",
     "refill",
     "class",

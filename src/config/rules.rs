@@ -10,11 +10,11 @@ use crate::priority::{Deadline, Fair, Fifo, PriorityModel, Weighted};
 use crate::resolver::{Resource, Rules};
 use crate::types::{Micros, PATH_RULE, Path};
 
-const SLOT: &[&str] = &["length", "min_lead", "horizon", "history", "retention"];
-const PREEMPTION: &[&str] = &["enabled", "freeze"];
-const PRIORITY: &[&str] =
+pub(super) const SLOT: &[&str] = &["length", "min_lead", "horizon", "history", "retention"];
+pub(super) const PREEMPTION: &[&str] = &["enabled", "freeze"];
+pub(super) const PRIORITY: &[&str] =
     &["model", "expression", "urgency", "safety_margin", "social_value", "aging", "fair_window", "patience"];
-const RESOURCE: &[&str] = &["path", "capacity", "time_tolerance", "overlap_ratio", "max_hold"];
+pub(super) const RESOURCE: &[&str] = &["path", "capacity", "time_tolerance", "overlap_ratio", "max_hold"];
 const MODELS: [&str; 5] = ["weighted", "fifo", "deadline", "fair", "expression"];
 
 /// How near to its start a grant is safe from preemption, where nothing is configured.

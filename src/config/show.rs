@@ -27,7 +27,8 @@ fn write_section(out: &mut String, head: &str, section: &Table) {
     }
 }
 
-fn scalar(node: &Node) -> String {
+/// A value that is no table, as it is written.
+pub(super) fn scalar(node: &Node) -> String {
     match &node.value {
         Value::Flag(flag) => flag.to_string(),
         Value::Count(count) => count.to_string(),

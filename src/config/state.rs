@@ -10,7 +10,7 @@ use crate::limits;
 use crate::store::Durability;
 use crate::types::Micros;
 
-const STATE: &[&str] = &[
+pub(super) const STATE: &[&str] = &[
     "dir",
     "durability",
     "interval",

@@ -18,6 +18,7 @@ use super::hub::Hub;
 use super::listing;
 use super::pace::{Pace, Rate};
 use super::peer_log::PeerLog;
+use super::reload::Reloads;
 use crate::config::Limits;
 use crate::limits::{self, Limit, Reached};
 use crate::session::coordinator::{ConnectionId, LaneId, Place, Request};
@@ -30,7 +31,8 @@ use crate::wire::{ClockPong, CloseCode, Degradations, Hello, ToAgent, ToCoordina
 pub(super) struct Server {
     pub(super) hub: Arc<Hub>,
     pub(super) gate: Arc<Gate>,
-    pub(super) limits: Limits,
+    limits: Mutex<Arc<Limits>>,
+    pub(super) reloads: Reloads,
     pub(super) departures: Option<Arc<Departures>>,
     /// Looks that may wait for the slot loop at a time; others wait in line for it.
     pub(super) looks: Arc<Semaphore>,
@@ -61,9 +63,21 @@ impl Server {
             log: PeerLog::new(Arc::clone(&reached)),
             reached,
             fence_refusals: AtomicU64::new(0),
-            limits,
+            limits: Mutex::new(Arc::new(limits)),
+            reloads: Reloads::default(),
             started: Instant::now(),
         }
+    }
+
+    /// The limits that hold now. A connection keeps to those that it came in by.
+    pub(super) fn limits(&self) -> Arc<Limits> {
+        Arc::clone(&self.limits.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// From here on these hold; what is there already stays.
+    pub(super) fn set_limits(&self, limits: Limits) {
+        self.at_doorstep(|doorstep| doorstep.set_limits(&limits));
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(limits);
     }
 
     fn now(&self) -> Time {
@@ -122,12 +136,13 @@ impl Drop for Entered {
 /// Serves one connection to its end.
 pub(super) async fn serve(server: Arc<Server>, incoming: Incoming) {
     let address = incoming.remote_address().ip();
+    let limits = server.limits();
     let connecting = match incoming.accept() {
         Ok(connecting) => connecting,
         Err(error) => return server.tell(address, None, format_args!("a handshake failed: {error}")),
     };
     // The idle timeout ends a handshake that goes nowhere; this one is the shorter.
-    let connection = match timeout(server.limits.hello_timeout.to_std(), connecting).await {
+    let connection = match timeout(limits.hello_timeout.to_std(), connecting).await {
         Ok(Ok(connection)) => connection,
         Ok(Err(error)) => return server.tell(address, None, format_args!("a handshake failed: {error}")),
         Err(_) => {
@@ -135,7 +150,7 @@ pub(super) async fn serve(server: Arc<Server>, incoming: Incoming) {
             return server.tell(address, None, "a handshake was not finished in time");
         }
     };
-    if server.hub.connections() >= server.limits.connections {
+    if server.hub.connections() >= limits.connections {
         let code = CloseCode::TooManyConnections;
         return turn_away(&server, address, &connection, Limit::Connections, code.as_str());
     }
@@ -144,17 +159,16 @@ pub(super) async fn serve(server: Arc<Server>, incoming: Incoming) {
         return turn_away(&server, address, &connection, Limit::ConnectionsPerAddress, reason);
     }
     let _entered = Entered { server: Arc::clone(&server), address };
-    let unread = server.limits.unread_bytes;
-    let outbox = Arc::new(Outbox::with_room(usize::try_from(unread).unwrap_or(usize::MAX)));
+    let outbox = Arc::new(Outbox::with_room(usize::try_from(limits.unread_bytes).unwrap_or(usize::MAX)));
     let id = server.hub.connected(&outbox);
-    let speed = Arc::new(Speed::new(&server.limits));
+    let speed = Arc::new(Speed::new(&limits));
     let long_frames = Arc::new(Semaphore::new(limits::LONG_FRAMES));
     let who = Arc::new(Who { address, name: OnceLock::new() });
     let listings = Arc::new(Semaphore::new(limits::LISTINGS_OF_A_CONNECTION));
-    let peer = Peer { server, id, outbox, connection, long_frames, listings, speed, who };
+    let peer = Peer { server, limits, id, outbox, connection, long_frames, listings, speed, who };
     // In a set, so that it ends with this task wherever that is dropped.
     let mut writer = JoinSet::new();
-    let (departures, unread) = (peer.server.departures.clone(), peer.server.limits.unread_timeout.to_std());
+    let (departures, unread) = (peer.server.departures.clone(), peer.limits.unread_timeout.to_std());
     writer.spawn(write_out(Arc::clone(&peer.outbox), peer.connection.clone(), departures, unread));
     if let Err(LaneError::Broken { code, reason }) = peer.converse().await {
         peer.tell_broken(code, &reason);
@@ -208,6 +222,8 @@ impl Speed {
 /// The other end of a connection.
 struct Peer {
     server: Arc<Server>,
+    /// Those that it came in by.
+    limits: Arc<Limits>,
     id: ConnectionId,
     outbox: Arc<Outbox>,
     connection: Connection,
@@ -251,7 +267,7 @@ impl Peer {
 
     /// Hello, then lanes, until the connection ends or the peer breaks the protocol.
     async fn converse(&self) -> Result<(), LaneError> {
-        let hello = timeout(self.server.limits.hello_timeout.to_std(), self.greet());
+        let hello = timeout(self.limits.hello_timeout.to_std(), self.greet());
         let first = hello.await.unwrap_or_else(|_| {
             self.server.reached.note(Limit::HelloTimeout);
             Err(LaneError::broken(CloseCode::NoHello, "no hello came on the first lane in time"))
@@ -275,7 +291,7 @@ impl Peer {
                     self.outbox.open(id, send);
                     let reader = LaneReader::new(receive, Arc::clone(&self.long_frames));
                     lanes.spawn(self.lane(id, reader).read());
-                    if lanes.len() == self.server.limits.lanes {
+                    if lanes.len() == self.limits.lanes {
                         // QUIC has it wait before it opens another.
                         self.server.reached.note(Limit::Lanes);
                     }

@@ -42,6 +42,18 @@ struct Bounds {
     addresses: usize,
 }
 
+impl Bounds {
+    fn of(limits: &Limits) -> Self {
+        Bounds {
+            connections_per_address: limits.connections_per_address,
+            unproven: limits.handshakes_unproven,
+            rate: Rate::a_second(limits.handshakes_per_second as u64),
+            rate_per_address: Rate::a_second(limits.handshakes_per_second_per_address as u64),
+            addresses: limits.connections.saturating_add(limits::ADDRESSES_BESIDE),
+        }
+    }
+}
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(super) struct Doorstep {
@@ -84,14 +96,13 @@ impl Known {
 
 impl Doorstep {
     pub(super) fn new(limits: &Limits) -> Self {
-        let bounds = Bounds {
-            connections_per_address: limits.connections_per_address,
-            unproven: limits.handshakes_unproven,
-            rate: Rate::a_second(limits.handshakes_per_second as u64),
-            rate_per_address: Rate::a_second(limits.handshakes_per_second_per_address as u64),
-            addresses: limits.connections.saturating_add(limits::ADDRESSES_BESIDE),
-        };
+        let bounds = Bounds::of(limits);
         Doorstep { bounds, all: Counted::default(), addresses: FixedMap::default(), swept: Time::ZERO }
+    }
+
+    /// From here on so much is let in; who is inside stays.
+    pub(super) fn set_limits(&mut self, limits: &Limits) {
+        self.bounds = Bounds::of(limits);
     }
 
     /// What becomes of one who knocks at `now`.
@@ -233,6 +244,20 @@ mod tests {
         doorstep.left(address(1));
         assert_eq!(knock(&mut doorstep, 1, true), Verdict::Enter);
         assert!(doorstep.entered(address(1)));
+    }
+
+    #[test]
+    fn fewer_connections_of_an_address_take_none_back_and_let_none_in_until_there_are_less() {
+        let mut doorstep = doorstep(|limits| limits.connections_per_address = 3);
+        assert!((0..3).all(|_| doorstep.entered(address(1))));
+        doorstep.set_limits(&Limits { connections_per_address: 2, ..Limits::default() });
+        assert!(!doorstep.entered(address(1)));
+        doorstep.left(address(1));
+        assert_eq!(knock(&mut doorstep, 1, true), Verdict::Refuse(Limit::ConnectionsPerAddress));
+        doorstep.left(address(1));
+        assert!(doorstep.entered(address(1)));
+        doorstep.set_limits(&Limits { connections_per_address: 3, ..Limits::default() });
+        assert!(doorstep.entered(address(1)) && !doorstep.entered(address(1)));
     }
 
     #[test]

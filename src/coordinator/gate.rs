@@ -4,14 +4,15 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use quinn::{Endpoint, ServerConfig};
+use quinn::crypto::rustls::QuicServerConfig;
+use quinn::{Endpoint, ServerConfig, TransportConfig};
 use rustls::pki_types::UnixTime;
 
 use super::hub::Hub;
 use crate::config::printable_within;
 use crate::limits;
 use crate::session::coordinator::{ConnectionId, HelloRefusal};
-use crate::transport::{Access, Identity, IdentityError, Outbox, Shown};
+use crate::transport::{Access, Outbox, Shown};
 use crate::types::{Agent, FixedMap};
 use crate::wire::{CloseCode, Hello};
 
@@ -78,15 +79,20 @@ impl Gate {
         self.lock().inside.remove(&id);
     }
 
-    /// New connections get `identity` and are let in by `access`. Those that it would not let in any more, or under
-    /// another name, are ended; how many, is returned. All others go on.
-    fn replace(&self, identity: Identity, access: Access) -> Result<usize, IdentityError> {
-        let crypto = identity.into_crypto(&access)?;
+    /// New connections get `crypto`, which is for those whom `access` lets in, and `transport` where that is another.
+    /// Those that it would not let in any more, or under another name, are ended; how many, is returned. All others go on.
+    pub(super) fn replace(
+        &self,
+        crypto: Arc<QuicServerConfig>,
+        access: Access,
+        transport: Option<Arc<TransportConfig>>,
+    ) -> usize {
         let access = Arc::new(access);
         let inside: Vec<(ConnectionId, Inside)> = {
             let mut state = self.lock();
-            let Some(settings) = &mut state.settings else { return Ok(0) };
+            let Some(settings) = &mut state.settings else { return 0 };
             settings.crypto = crypto;
+            transport.into_iter().for_each(|transport| drop(settings.transport_config(transport)));
             self.endpoint.set_server_config(Some(settings.clone()));
             state.access = Arc::clone(&access);
             // Whoever comes from here on is looked at by the new one.
@@ -94,7 +100,7 @@ impl Gate {
         };
         let now = UnixTime::now();
         let ended = inside.into_iter().filter(|(id, inside)| self.ends(*id, inside, &access, now));
-        Ok(ended.count())
+        ended.count()
     }
 
     /// Ends a connection that would not be let in any more. From then on nothing that comes over it counts.
@@ -125,24 +131,5 @@ impl Gate {
     fn lock(&self) -> MutexGuard<'_, State> {
         // A panic in here leaves whole tables.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Puts other certificates in the place of those that a coordinator runs with, without ending a connection that they let
-/// in too.
-#[derive(Clone, Debug)]
-pub struct Reloader(pub(super) Arc<Gate>);
-
-impl Reloader {
-    /// New connections get `identity` and are let in by `access`. Connections of agents that `access` does not let in any
-    /// more (expired, revoked, of an authority or with a token that has gone) are ended with
-    /// [`CloseCode::CertificateRefused`] or
-    /// [`CloseCode::TokenRefused`], those whose name is another by now with [`CloseCode::AnothersName`]; how many, is returned. Takes a tenth of a millisecond
-    /// for each agent that is connected.
-    ///
-    /// # Errors
-    /// Where the certificate and its key cannot be used; then nothing has changed.
-    pub fn replace(&self, identity: Identity, access: Access) -> Result<usize, IdentityError> {
-        self.0.replace(identity, access)
     }
 }

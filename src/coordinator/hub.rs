@@ -12,14 +12,14 @@ use super::intake::Intake;
 use super::slot_loop::Publish;
 use crate::clock::Clock;
 use crate::limits::{Limit, Reached};
-use crate::resolver::{Resolver, SlotOutcome, SystemOp};
+use crate::resolver::{Resolver, RulesChange, SlotOutcome, SystemOp};
 use crate::session::coordinator::{
-    Admission, ConnectionId, Denial, Door, Drained, Effect, HelloRefusal, Inbox, Origin, Place, Reader,
-    Request, Rights, Room, Scope, SessionNotes, Sessions,
+    Admission, Bounds, ConnectionId, Denial, Door, Drained, Effect, HelloRefusal, Inbox, Origin, Place,
+    Reader, ReloadNote, Request, Rights, Room, Scope, SessionNotes, Sessions, Spans,
 };
-use crate::slot::{Asked, Closed, Refused, Turned};
+use crate::slot::{self, Asked, Closed, Refused, Turned};
 use crate::transport::{Outbox, SlotNews};
-use crate::types::{Agent, FixedMap, Slot, Time};
+use crate::types::{Agent, FixedMap, Path, Slot, Time};
 use crate::wire::{CloseCode, Hello, ToAgent};
 
 /// See the module's documentation.
@@ -27,15 +27,28 @@ pub(crate) struct Hub {
     state: Mutex<State>,
     pub(crate) intake: Arc<Intake<Origin>>,
     pub(crate) clock: Arc<dyn Clock>,
-    admission: Arc<dyn Admission>,
 }
 
 struct State {
     sessions: Sessions,
+    admission: Arc<dyn Admission>,
+    /// What holds from then on.
+    next: Option<(Time, NextTerms)>,
     outboxes: FixedMap<ConnectionId, Arc<Outbox>>,
     next_connection: u64,
     /// The last slot that was decided, and its decision time.
     decided: (Slot, Time),
+}
+
+/// What is to hold for what is asked for, beside the rules of the core.
+#[derive(Debug)]
+pub(crate) struct NextTerms {
+    pub(crate) rights: Arc<Rights>,
+    pub(crate) admission: Arc<dyn Admission>,
+    pub(crate) bounds: Bounds,
+    pub(crate) spans: Spans,
+    /// How much a slot takes in.
+    pub(crate) room: slot::Room,
 }
 
 impl fmt::Debug for Hub {
@@ -53,8 +66,8 @@ impl Hub {
     ) -> Self {
         let outboxes = FixedMap::default();
         let decided = (Slot::default(), Time::ZERO);
-        let state = Mutex::new(State { sessions, outboxes, next_connection: 1, decided });
-        Hub { state, intake, clock, admission }
+        let state = State { sessions, admission, next: None, outboxes, next_connection: 1, decided };
+        Hub { state: Mutex::new(state), intake, clock }
     }
 
     /// A new connection, whose messages go to `outbox`.
@@ -91,8 +104,8 @@ impl Hub {
         hello: &Hello,
         certified: Option<&Agent>,
     ) -> Result<(), HelloRefusal> {
-        let mut state = self.lock();
-        let effects = state.sessions.hello(connection, hello, certified, self.clock.now())?;
+        let (mut state, now) = self.lock_now();
+        let effects = state.sessions.hello(connection, hello, certified, now)?;
         // Under the lock: nothing that a slot decides from here on may overtake the welcome.
         state.carry_out(effects);
         Ok(())
@@ -104,9 +117,9 @@ impl Hub {
         if requests.is_empty() {
             return None;
         }
-        let mut state = self.lock();
-        let now = self.clock.now();
-        let door = Door { now, admission: &*self.admission, inbox: &*self.intake };
+        let (mut state, now) = self.lock_now();
+        let admission = Arc::clone(&state.admission);
+        let door = Door { now, admission: &*admission, inbox: &*self.intake };
         for request in requests {
             let effects = state.sessions.request(from, request, &door);
             state.carry_out(effects);
@@ -128,11 +141,22 @@ impl Hub {
 
     /// Whether whoever is on `connection` may look at what is asked for.
     pub(crate) fn may_look(&self, connection: ConnectionId, scope: &Scope) -> Result<Reader, Denial> {
-        let now = self.clock.now();
-        let mut state = self.lock();
+        let (mut state, now) = self.lock_now();
         let looked = state.sessions.may_look(connection, scope, now);
         self.record_soon(&state);
         looked
+    }
+
+    /// Whether whoever is on `connection` may see how the capacities there stand.
+    pub(crate) fn may_see_capacities(
+        &self,
+        connection: ConnectionId,
+        under: Option<&Path>,
+    ) -> Result<(), Denial> {
+        let (mut state, now) = self.lock_now();
+        let may = state.sessions.may_see_capacities(connection, under, now);
+        self.record_soon(&state);
+        may
     }
 
     /// What was forbidden is recorded, whether anything else happens or not.
@@ -147,6 +171,34 @@ impl Hub {
         self.lock().sessions.set_rights(rights);
     }
 
+    /// From the end of the slot that is open on these terms hold, and the `rules`; the record says so by `note`. Returns
+    /// the slot and its end.
+    ///
+    /// # Errors
+    /// Where the slot has no room for more of the operator's inputs, or nothing new is taken in; then nothing has
+    /// changed.
+    pub(crate) fn change_terms(
+        &self,
+        rules: Option<RulesChange>,
+        terms: NextTerms,
+        note: ReloadNote,
+    ) -> Result<(Slot, Time), Refused> {
+        let (mut state, _) = self.lock_now();
+        let op = rules.map(|rules| (SystemOp::Config(Box::new(rules)), Origin::operator()));
+        let (slot, end) = self.intake.change_room(terms.room, op)?;
+        state.next = Some((end, terms));
+        state.sessions.note_reload(note);
+        self.record_soon(&state);
+        Ok((slot, end))
+    }
+
+    /// Has the next record say that nothing came of a reload.
+    pub(crate) fn note_reload(&self, note: ReloadNote) {
+        let mut state = self.lock();
+        state.sessions.note_reload(note);
+        self.record_soon(&state);
+    }
+
     /// Tells everybody that nothing new is taken in.
     pub(crate) fn tell_draining(&self, reason: &str) {
         let mut state = self.lock();
@@ -159,6 +211,14 @@ impl Hub {
         self.lock().outboxes.values().for_each(|outbox| outbox.close(code, reason));
     }
 
+    /// The state as it is for what is asked for now, and what time that is.
+    fn lock_now(&self) -> (MutexGuard<'_, State>, Time) {
+        let mut state = self.lock();
+        let now = self.clock.now();
+        state.keep_up(now);
+        (state, now)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // A panic in here ends the coordinator where it is the slot loop's; where it is one
         // connection's, others go on with the tables that it left.
@@ -167,6 +227,16 @@ impl Hub {
 }
 
 impl State {
+    /// What was to hold from a time on holds, once that has come.
+    fn keep_up(&mut self, now: Time) {
+        let Some((_, terms)) = self.next.take_if(|(from, _)| now >= *from) else { return };
+        let NextTerms { rights, admission, bounds, spans, room: _ } = terms;
+        self.admission = admission;
+        self.sessions.set_rights(rights);
+        self.sessions.set_bounds(bounds);
+        self.sessions.set_spans(spans);
+    }
+
     fn carry_out(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {

@@ -74,6 +74,11 @@ impl<O> Intake<O> {
         Intake { state: Mutex::new(state), clock, length, loop_thread: OnceLock::new() }
     }
 
+    /// The slot length.
+    pub(crate) fn length(&self) -> Micros {
+        self.length
+    }
+
     /// Takes in what an agent asks for, in order and with one arrival. Returns what has no place in the slot, of
     /// this and of what others asked for before.
     ///
@@ -103,6 +108,23 @@ impl<O> Intake<O> {
         let at = state.collector.system_input(self.clock.now(), op, origin)?;
         self.ring_for_input(&state);
         Ok(at)
+    }
+
+    /// From the end of the slot that is open on so much is taken in, and `op` holds, which is an input of that slot. Returns
+    /// the slot and its end.
+    pub(crate) fn change_room(
+        &self,
+        room: Room,
+        op: Option<(SystemOp, O)>,
+    ) -> Result<(Slot, Time), Refused> {
+        let mut state = self.lock();
+        if state.draining {
+            return Err(Refused::Draining);
+        }
+        let at = state.collector.change_room(self.clock.now(), room, op)?;
+        self.ring_for_input(&state);
+        let slot = Slot::of(at, self.length);
+        Ok((slot, slot.decided_at(self.length)))
     }
 
     /// Has the slot that is open now decided, whatever arrives in it, so that what waits for a record has one.

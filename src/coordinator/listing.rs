@@ -5,16 +5,18 @@ use tokio::sync::oneshot;
 
 use super::connection::Server;
 use crate::resolver::Resolver;
-use crate::session::coordinator::{ConnectionId, Query};
+use crate::session::coordinator::{CapacityQuery, ConnectionId, Query};
 use crate::wire::{List, Refusal, ToAgent};
 
 /// The answer to `list`, which came over `asker`: a page, or why there is none.
 pub(super) async fn answer(server: &Server, asker: ConnectionId, list: &List) -> ToAgent {
     let hub = &server.hub;
-    let refuse = |reason, field| {
-        let now = hub.clock.now();
-        hub.with_sessions(|sessions, _| sessions.refuse_look(list.request, reason, field, now))
-    };
+    match CapacityQuery::of(list) {
+        Ok(Some(query)) => return capacities(server, asker, list.request, query).await,
+        Ok(None) => {}
+        Err(field) => return refuse(server, list.request, Refusal::Invalid, field),
+    }
+    let refuse = |reason, field| refuse(server, list.request, reason, field);
     let query = match Query::of(list) {
         Ok(query) => query,
         Err(field) => return refuse(Refusal::Invalid, field),
@@ -26,20 +28,45 @@ pub(super) async fn answer(server: &Server, asker: ConnectionId, list: &List) ->
             return hub.with_sessions(|sessions, _| sessions.refuse(list.request, denial, now));
         }
     };
+    match look(server, move |resolver| query.page(resolver)).await {
+        Some(page) => {
+            let page = page.read_by(&reader);
+            hub.with_sessions(|sessions, decided| page.words(sessions, decided)).fit_in_frame()
+        }
+        None => refuse(Refusal::Draining, ""),
+    }
+}
+
+/// How capacities stand, or why that is not told.
+async fn capacities(server: &Server, asker: ConnectionId, request: u64, query: CapacityQuery) -> ToAgent {
+    let hub = &server.hub;
+    if let Err(denial) = hub.may_see_capacities(asker, query.under()) {
+        let now = hub.clock.now();
+        return hub.with_sessions(|sessions, _| sessions.refuse(request, denial, now));
+    }
+    let now = hub.clock.now();
+    match look(server, move |resolver| (query.page(resolver, now), resolver.last_decided())).await {
+        Some((page, decided)) => page.reply(request, decided).into(),
+        None => refuse(server, request, Refusal::Draining, ""),
+    }
+}
+
+fn refuse(server: &Server, request: u64, reason: Refusal, field: &str) -> ToAgent {
+    let now = server.hub.clock.now();
+    server.hub.with_sessions(|sessions, _| sessions.refuse_look(request, reason, field, now))
+}
+
+/// What `pick` finds between two slots; `None` where no slot is decided any more.
+async fn look<T: Send + 'static>(
+    server: &Server,
+    pick: impl FnOnce(&Resolver) -> T + Send + 'static,
+) -> Option<T> {
     // The semaphore is never closed.
     let _permit = server.looks.acquire().await;
     let (tell, told) = oneshot::channel();
     let look = Box::new(move |resolver: &Resolver| {
-        let _ = tell.send(query.page(resolver));
+        let _ = tell.send(pick(resolver));
     });
-    if hub.intake.look(look).is_err() {
-        return refuse(Refusal::Draining, "");
-    }
-    match told.await {
-        Ok(page) => {
-            let page = page.read_by(&reader);
-            hub.with_sessions(|sessions, decided| page.words(sessions, decided)).fit_in_frame()
-        }
-        Err(_) => refuse(Refusal::Draining, ""),
-    }
+    server.hub.intake.look(look).ok()?;
+    told.await.ok()
 }

@@ -29,6 +29,7 @@ mod observer;
 mod pace;
 mod peer_log;
 mod recovery;
+mod reload;
 mod running;
 mod slot_loop;
 mod view;
@@ -39,12 +40,13 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-pub use gate::Reloader;
 pub use health::Health;
 pub use observer::{Decided, Departure, Observer, Punctuality, SlotReport};
 use quinn::{Endpoint, Incoming};
 pub(crate) use recovery::recover_with;
 pub use recovery::{Now, RecoveryError, Report, Restart, StartFrom, recover, rules_of};
+pub(crate) use reload::ReloadCounts;
+pub use reload::{Reload, ReloadError, Reloaded, Reloader, Told};
 pub use running::Running;
 use rustls::pki_types::CertificateDer;
 use tokio::sync::watch;
@@ -67,7 +69,7 @@ use crate::host::HostConfig;
 use crate::limits::{self, Limit};
 use crate::resolver::invariants::{Breach, InvariantCheck};
 use crate::resolver::{Resolver, Rules, SystemOp};
-pub use crate::session::coordinator::{Admission, Denial, Feasibility, Open, Recovered, Then};
+pub use crate::session::coordinator::{Admission, Denial, Feasibility, Open, Recovered, Spans, Then};
 pub use crate::session::coordinator::{Allowance, Rights, Rule};
 use crate::session::coordinator::{Bounds, Origin, Sessions, Terms};
 use crate::slot::Room;
@@ -180,6 +182,7 @@ pub struct Coordinator {
     slot_loop: SlotLoop<Origin, Arc<Hub>>,
     health: health::Reporter,
     progress: Option<Arc<dyn Progress>>,
+    tuning: Tuning,
 }
 
 impl fmt::Debug for Coordinator {
@@ -236,11 +239,7 @@ impl Coordinator {
             crate::transport::bind(listen, identity, &access, &connections, departures.clone())?;
         buffers.too_small().iter().for_each(|small| tracing::warn!("{small}"));
         let local_addr = endpoint.local_addr().map_err(|error| BindError::Socket { addr: listen, error })?;
-        let room = Room {
-            inputs: limits.slot_inputs,
-            operator_inputs: limits::SLOT_OPERATOR_INPUTS,
-            waiting: limits.slot_inputs.saturating_mul(limits::WAITING_SLOTS),
-        };
+        let room = room(&limits);
         let mut terms = terms(&rules, &limits);
         let mut boot = None;
         let (resolver, mut sessions) = match recovered {
@@ -265,7 +264,18 @@ impl Coordinator {
         let slot_loop =
             SlotLoop { intake, clock, resolver, journal, publisher: hub, observer, check, boot, host, own };
         let health = health::Reporter::default();
-        Ok(Coordinator { endpoint, local_addr, buffers, certificate, server, slot_loop, health, progress })
+        let tuning = *tuning;
+        Ok(Coordinator {
+            endpoint,
+            local_addr,
+            buffers,
+            certificate,
+            server,
+            slot_loop,
+            health,
+            progress,
+            tuning,
+        })
     }
 
     /// Where it listens.
@@ -298,9 +308,9 @@ impl Coordinator {
         Operator(Arc::clone(&self.server.hub))
     }
 
-    /// What puts other certificates in the place of its own, for as long as it runs.
+    /// What puts other certificates, rules, rights and limits in the place of its own, for as long as it runs.
     pub fn reloader(&self) -> Reloader {
-        Reloader(Arc::clone(&self.server.gate))
+        Reloader { server: Arc::clone(&self.server), tuning: self.tuning }
     }
 
     /// Serves until `shutdown` resolves; then takes nothing new, decides the open slot, tells all
@@ -405,7 +415,7 @@ async fn stand_still(
 fn admit(endpoint: &Endpoint, server: &Arc<Server>, incoming: Incoming, connections: &mut JoinSet<()>) {
     let open = endpoint.open_connections();
     let address = incoming.remote_address().ip();
-    let verdict = if open >= server.limits.connections.saturating_add(limits::CONNECTIONS_TO_REFUSE) {
+    let verdict = if open >= server.limits().connections.saturating_add(limits::CONNECTIONS_TO_REFUSE) {
         Verdict::Refuse(Limit::Connections)
     } else {
         let in_handshake = open.saturating_sub(server.hub.connections());
@@ -476,23 +486,37 @@ fn terms(rules: &Rules, limits: &Limits) -> Terms {
         horizon: rules.horizon,
         retention: rules.retention,
         software: concat!("preclaim ", env!("CARGO_PKG_VERSION")).into(),
-        bounds: Bounds {
-            lanes: limits.lanes,
-            inputs_of_a_name: limits.slot_inputs_per_agent,
-            undecided_of_a_name: limits.undecided_per_agent,
-            undecided: limits.undecided,
-            live_of_a_name: limits.live_per_agent,
-            live: limits.live,
-            windows_of_a_name: limits.windows_per_agent,
-            windows_of_a_name_on_a_path: limits.windows_per_agent_and_path,
-            windows_on_a_path: limits.windows_per_path,
-            regions_of_a_frame: limits.regions_per_frame,
-            search_of_a_name: limits.search_per_agent,
-            search: limits.search,
-            names: limits.names,
-            sessions_of_a_name: limits.sessions_per_agent,
-            sessions_kept: limits.sessions_kept,
-            session_kept_for: limits.session_kept_for,
-        },
+        bounds: bounds(limits),
+    }
+}
+
+/// How much a slot takes in.
+fn room(limits: &Limits) -> Room {
+    Room {
+        inputs: limits.slot_inputs,
+        operator_inputs: limits::SLOT_OPERATOR_INPUTS,
+        waiting: limits.slot_inputs.saturating_mul(limits::WAITING_SLOTS),
+    }
+}
+
+/// How much agents may have going.
+fn bounds(limits: &Limits) -> Bounds {
+    Bounds {
+        lanes: limits.lanes,
+        inputs_of_a_name: limits.slot_inputs_per_agent,
+        undecided_of_a_name: limits.undecided_per_agent,
+        undecided: limits.undecided,
+        live_of_a_name: limits.live_per_agent,
+        live: limits.live,
+        windows_of_a_name: limits.windows_per_agent,
+        windows_of_a_name_on_a_path: limits.windows_per_agent_and_path,
+        windows_on_a_path: limits.windows_per_path,
+        regions_of_a_frame: limits.regions_per_frame,
+        search_of_a_name: limits.search_per_agent,
+        search: limits.search,
+        names: limits.names,
+        sessions_of_a_name: limits.sessions_per_agent,
+        sessions_kept: limits.sessions_kept,
+        session_kept_for: limits.session_kept_for,
     }
 }

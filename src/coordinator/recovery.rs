@@ -9,10 +9,10 @@ use super::{Recovered, drawn_id};
 use crate::audit::{Follower, State};
 use crate::clock::{Clock, Reading, Run, SystemClock};
 use crate::config::{Config, ConfigError, StateConfig, show_duration};
-use crate::resolver::{Resolver, Rules, RulesChange, SystemOp};
+use crate::resolver::{Resolver, Rules, SystemOp};
 use crate::session::coordinator::{Live, Restored};
 use crate::store::{self, Anchor, Begin, Disk, FileJournal, Log, OpenError, Options, TornTail, UpkeepBy};
-use crate::types::{Slot, Time};
+use crate::types::{IntentKey, Slot, Time};
 
 /// Whether there is a state already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -276,10 +276,12 @@ fn restored(state: State, rules: Rules, pending: &[SystemOp]) -> (Resolver, Rest
     let next_session = state.next_session();
     let live: Vec<Live> =
         state.image().standings().filter_map(|(key, standing)| Live::of(key, standing)).collect();
+    let capacities = state.image().head().capacities.into_iter().map(|(path, _)| path).collect();
     let (image, routes) = state.into_parts();
     thread::scope(|scope| {
         let sessions = scope.spawn(move || {
-            Restored::new(sessions, next_session, live.into_iter(), |key| routes.get(key).cloned())
+            let route = |key: &IntentKey| routes.get(key).cloned();
+            Restored::new(sessions, next_session, live.into_iter(), route).with_capacities(capacities)
         });
         let resolver = Resolver::from_image(image, rules, pending);
         let sessions = sessions.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -297,16 +299,9 @@ fn boot_slot(last: Option<Slot>, open: Slot) -> Slot {
 /// The input that brings the configured rules, where they are not those in the log. A table of
 /// resources that is the same leaves the capacities alone that were set at run time.
 fn change_of_rules(state: &State, config: &Config) -> Result<Option<SystemOp>, ConfigError> {
-    let document: Arc<str> = config.rules_document().into();
-    let before = match state.next_document() {
-        Some(before) if *before == document => return Ok(None),
-        Some(before) => Some(rules_of(before)?),
-        None => None,
-    };
-    let rules = config.rules.clone();
-    let is_same_table = before.is_some_and(|before| before.resources == rules.resources);
-    let resources = (!is_same_table).then(|| rules.resources.clone());
-    Ok(Some(SystemOp::Config(Box::new(RulesChange { rules, resources, document }))))
+    let before = state.next_document().map(|text| rules_of(text).map(|rules| (text, rules))).transpose()?;
+    let before = before.as_ref().map(|(text, rules)| (&***text, rules));
+    Ok(config.change_of_rules(before).map(|change| SystemOp::Config(Box::new(change))))
 }
 
 fn options(settings: &StateConfig) -> Options {

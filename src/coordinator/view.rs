@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
-use super::Health;
 use super::connection::Server;
+use super::{Health, ReloadCounts};
 use crate::audit::Progress;
 use crate::limits::{self, Reached};
 use crate::resolver::Resolver;
@@ -44,6 +44,8 @@ pub(crate) struct Present {
     pub(crate) lowered: Lowered,
     /// How often stores refused agents' writes for their fence, as these told.
     pub(crate) fence_refusals: u64,
+    /// How often the configuration was read again.
+    pub(crate) reloads: ReloadCounts,
 }
 
 impl View {
@@ -85,6 +87,7 @@ impl View {
     pub(crate) fn present(&self) -> Present {
         let connections = self.server.hub.connections();
         let fence_refusals = self.server.fence_refusals.load(Ordering::Relaxed);
+        let reloads = self.server.reloads.counts();
         self.server.hub.with_sessions(|sessions, _| {
             let [(_, connected), (_, names), (_, away), _, _, (_, watches), _] = sessions.sizes();
             let (refusals, forbidden, lowered) =
@@ -99,6 +102,7 @@ impl View {
                 forbidden,
                 lowered,
                 fence_refusals,
+                reloads,
             }
         })
     }

@@ -88,6 +88,8 @@ limits! {
     NewsKept = "news_kept",
     /// Lines in the log about peers.
     PeerLines = "peer_lines",
+    /// Capacities that are set at run time.
+    CapacitiesSet = "capacities_set",
 }
 
 impl Limit {

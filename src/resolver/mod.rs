@@ -12,6 +12,7 @@
 mod arrivals;
 mod batch;
 mod book;
+mod capacities;
 mod checks;
 mod deadlock;
 mod digest;
@@ -39,6 +40,7 @@ pub mod state;
 mod sums;
 
 pub use batch::{AgentOp, BatchError, Input, RulesChange, SlotBatch, SystemOp};
+pub use capacities::CapacityView;
 pub use digest::StateDigest;
 pub use image::{Image, ImageHead, ImageItem};
 pub use outcome::{GrantView, GrantsEnded, Rank, SlotOutcome, StandingView, UndecidedView};

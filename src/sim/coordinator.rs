@@ -22,7 +22,7 @@ use crate::limits;
 use crate::resolver::invariants::{Breach, InvariantCheck};
 use crate::resolver::{Resolver, Rules, SlotBatch, SlotOutcome, SystemOp};
 use crate::session::coordinator::{
-    Admission, Bounds, ConnectionId, Door, Drained, Effect, Inbox, LaneId, Open, Origin, Place, Query,
+    Admission, Bounds, CapacityQuery, ConnectionId, Door, Drained, Effect, Inbox, LaneId, Open, Origin, Place, Query,
     Recovered, Rights, Room as OutboxRoom, SessionNotes, Sessions, Terms,
 };
 use crate::slot::{Asked, Closed, Collector, Refused, Room, Turned};
@@ -443,6 +443,11 @@ impl Coordinator {
 
     /// The same for whoever asks over `asker`, as far as it may look.
     fn listing_for(&mut self, asker: ConnectionId, list: &List, now: Time) -> ToAgent {
+        match CapacityQuery::of(list) {
+            Ok(Some(query)) => return self.capacities_for(asker, list.request, &query, now),
+            Ok(None) => {}
+            Err(field) => return self.sessions.refuse_look(list.request, Refusal::Invalid, field, now),
+        }
         let query = match Query::of(list) {
             Ok(query) if !self.intake.is_draining => query,
             _ => return self.listing(list, now),
@@ -453,6 +458,19 @@ impl Coordinator {
                 let page = query.page(&self.resolver).read_by(&reader);
                 page.words(&self.sessions, self.decided).fit_in_frame()
             }
+        }
+    }
+
+    fn capacities_for(
+        &mut self,
+        asker: ConnectionId,
+        request: u64,
+        query: &CapacityQuery,
+        now: Time,
+    ) -> ToAgent {
+        match self.sessions.may_see_capacities(asker, query.under(), now) {
+            Err(denial) => self.sessions.refuse(request, denial, now),
+            Ok(()) => query.page(&self.resolver, now).reply(request, self.decided).into(),
         }
     }
 

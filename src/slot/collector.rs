@@ -125,6 +125,8 @@ impl<O: Clone> Closed<O> {
 pub struct Collector<O> {
     length: Micros,
     room: Room,
+    /// What it is from the next slot on in which something arrives, where that is another.
+    next_room: Option<Room>,
     /// The first slot that is not closed.
     open: Slot,
     /// The latest stamp, or the latest decision time that was closed at.
@@ -147,6 +149,7 @@ impl<O> Collector<O> {
         Collector {
             length,
             room,
+            next_room: None,
             open,
             latest,
             waiting: Queue::default(),
@@ -209,6 +212,20 @@ impl<O> Collector<O> {
         Ok(at)
     }
 
+    /// From the slot after this one on so much is taken in; what waits already stays. With `op` it is an input of this
+    /// slot. Returns its arrival, in the slot that is meant.
+    ///
+    /// # Errors
+    /// [`Full`] where there is no room for `op`; then nothing has changed.
+    pub fn change_room(&mut self, now: Time, room: Room, op: Option<(SystemOp, O)>) -> Result<Time, Full> {
+        let at = match op {
+            Some((op, origin)) => self.system_input(now, op, origin)?,
+            None => self.stamp(now),
+        };
+        self.next_room = Some(room);
+        Ok(at)
+    }
+
     /// When [`Collector::close`] next has a slot to hand out, if it ever has: the decision time of
     /// the first slot with an input, or of `due`, the core's own next slot.
     pub fn next_close(&self, due: Option<Slot>) -> Option<Time> {
@@ -247,6 +264,10 @@ impl<O> Collector<O> {
         if slot != self.newest {
             (self.newest, self.newest_agents, self.newest_operator) = (slot, 0, 0);
             self.newest_from = self.waiting.next_place();
+            if let Some(room) = self.next_room.take() {
+                self.room = room;
+                self.returns = Returns::new(self.length, room.inputs);
+            }
         }
         self.latest
     }
@@ -354,6 +375,24 @@ mod tests {
         assert_eq!(close(&mut collector, 200, None), Some((0, vec![1, 2])));
         assert_eq!(close(&mut collector, 200, None), Some((1, vec![4])));
         assert_eq!(collector.waiting(), 0);
+    }
+
+    #[test]
+    fn another_room_counts_from_the_next_slot_on_and_takes_back_nothing() {
+        let room = |inputs| Room { inputs, operator_inputs: 1, waiting: 100 };
+        let mut collector = collector(room(2));
+        push(&mut collector, 0, 1);
+        assert_eq!(collector.change_room(us(10), room(1), None), Ok(us(10)));
+        assert_eq!(push(&mut collector, 99, 2), None, "in this slot all is as it was");
+        assert!(push(&mut collector, 99, 3).is_some());
+        assert_eq!(push(&mut collector, 100, 4), None);
+        assert_eq!(push(&mut collector, 101, 5), Some(us(200)));
+        let op = || Some((SystemOp::Restart { next_token: 1 }, 9));
+        assert_eq!(collector.change_room(us(102), room(3), op()), Ok(us(102)));
+        assert_eq!(collector.change_room(us(103), room(9), op()), Err(Full { until: us(200) }));
+        assert_eq!(close(&mut collector, 200, None), Some((0, vec![1, 2])));
+        assert_eq!(close(&mut collector, 200, None), Some((1, vec![4, 9])));
+        assert_eq!((0..4).filter(|id| push(&mut collector, 200, *id).is_none()).count(), 3);
     }
 
     #[test]

@@ -75,7 +75,7 @@ pub(crate) fn bind(
 ) -> Result<Bound, BindError> {
     let endpoint = endpoint(identity.reset_key());
     let mut config = ServerConfig::with_crypto(identity.into_crypto(access)?);
-    config.transport_config(Arc::new(transport(connections)));
+    config.transport_config(transport(connections));
     config.max_incoming(limits::HANDSHAKES);
     let refused = |error: io::Error| match error.kind() {
         io::ErrorKind::AddrInUse => BindError::InUse { addr },
@@ -150,7 +150,8 @@ fn insist(socket: &UdpSocket) {
 #[cfg(not(target_os = "linux"))]
 fn insist(_: &UdpSocket) {}
 
-fn transport(Connections { lanes, idle, tuning }: &Connections) -> TransportConfig {
+/// What QUIC is told of it.
+pub(crate) fn transport(Connections { lanes, idle, tuning }: &Connections) -> Arc<TransportConfig> {
     let bound = |bytes: usize| VarInt::from_u32(u32::try_from(bytes).unwrap_or(u32::MAX));
     let mut config = TransportConfig::default();
     tuning.apply(&mut config);
@@ -162,5 +163,5 @@ fn transport(Connections { lanes, idle, tuning }: &Connections) -> TransportConf
         .receive_window(bound(limits::CONNECTION_WINDOW_BYTES))
         .send_window(limits::SEND_WINDOW_BYTES as u64)
         .max_idle_timeout(idle.to_std().try_into().ok());
-    config
+    Arc::new(config)
 }

@@ -15,7 +15,7 @@ mod tls;
 pub(crate) use access::Shown;
 pub use access::{Access, Certificates};
 pub use endpoint::BindError;
-pub(crate) use endpoint::{Bound, Connections, bind};
+pub(crate) use endpoint::{Bound, Connections, bind, transport};
 pub(crate) use lane::{LaneError, LaneReader};
 pub(crate) use outbox::{Outbox, SlotNews, write_out};
 pub(crate) use reading::raise_limit;

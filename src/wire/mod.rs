@@ -9,6 +9,7 @@
 
 mod answer;
 mod bearer;
+mod capacity;
 mod close;
 mod codec;
 mod convert;
@@ -22,6 +23,7 @@ mod rights;
 
 pub use answer::{Answer, Blocker, Conflict, ContestedNews, Holding, Refusal, Verdict};
 pub use bearer::Bearer;
+pub use capacity::{CapacityEntry, CapacityPage, NoMark, SetCapacity, capacities_of};
 pub use close::CloseCode;
 pub use codec::CodecError;
 pub use convert::{raw_intent, raw_mode, raw_target, refusal_of};

@@ -1,15 +1,12 @@
 //! The files by which a coordinator and its agents know each other: read at the start, and again when it is asked to.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::super::output;
-use super::super::signal::Hangup;
-use super::manager::Manager;
 use crate::audit::{TextKept, TextKey};
 use crate::client::private_file;
 use crate::config::{Auth, Config, StateConfig, TextConfig, TlsFiles};
-use crate::coordinator::{Access, Certificates, Identity, Reloader};
+use crate::coordinator::{Access, Certificates, Identity};
 use crate::limits;
 use crate::pki::{self, Certificate, Folder, NameRule, Tokens};
 
@@ -65,32 +62,6 @@ impl Material {
             .map_err(|error| format!("{}: {error}", names()))?;
         warn_of_end(&self.tls.cert, &chain);
         Ok((identity, self.clients.read()?))
-    }
-
-    /// Reads them again each time that `hangup` says so, and puts what is in them in place; all of it, or nothing. `manager`
-    /// is told of it.
-    pub(super) async fn read_again(self, mut hangup: Hangup, reloader: Reloader, manager: Arc<Manager>) {
-        let material = Arc::new(self);
-        loop {
-            hangup.asked().await;
-            manager.reload_begins();
-            let (material, reloader) = (Arc::clone(&material), reloader.clone());
-            // It reads files and looks at every connection: not on a thread that connections wait for.
-            let read = tokio::task::spawn_blocking(move || {
-                let (identity, access) = material.read()?;
-                reloader.replace(identity, access).map_err(|error| error.to_string())
-            });
-            match read.await {
-                Ok(Ok(ended)) => output::talk(format_args!(
-                    "read again: certificates and who is let in; {ended} connections were ended"
-                )),
-                Ok(Err(why)) => {
-                    output::complain(format_args!("not read again, what was read before goes on: {why}"));
-                }
-                Err(panic) => output::complain(format_args!("not read again: {panic}")),
-            }
-            manager.reload_ends();
-        }
     }
 }
 

@@ -28,7 +28,7 @@ pub enum RightsNote {
         /// What was sent.
         sent: Sent,
     },
-    /// This release by the operator was asked for by an agent.
+    /// This input of the operator's was asked for by an agent.
     Administered {
         /// The input of the slot, by index.
         input: usize,
@@ -67,6 +67,8 @@ pub enum Attempt {
     Administer(Agent, IntentId),
     /// To list or to watch.
     Look,
+    /// To set a capacity.
+    SetCapacity,
 }
 
 /// How often something was forbidden since the start, by why.
@@ -129,10 +131,10 @@ impl Forbidding {
 }
 
 impl Sessions {
-    /// Whether something that was forbidden waits for a record. What is only counted waits for one that there is anyway:
+    /// Whether something that was forbidden, or a reload, waits for a record. What is only counted waits for one that there is anyway:
     /// otherwise each slot would have one.
     pub fn has_to_record(&self) -> bool {
-        !self.forbidding.waiting.is_empty()
+        !self.forbidding.waiting.is_empty() || self.operating.has_to_record()
     }
 
     /// How often something was forbidden since the start.

@@ -18,6 +18,7 @@ mod listing;
 mod looking;
 mod mailbox;
 mod notes;
+mod operating;
 mod priority;
 mod publish;
 mod ranks;
@@ -40,6 +41,7 @@ pub use hello::HelloRefusal;
 pub use listing::{Page, Query, Words};
 pub use looking::{Reader, Scope};
 pub use notes::{DeclaredBy, Live, LiveGrant, Recovered, Restored, Route, SessionChange, SessionNotes};
+pub use operating::{CapacityQuery, OperatorNote, ReloadNote, Spans};
 pub use priority::{Caps, LoweredBy, Priority, Sent};
 pub use publish::Tell;
 pub use requests::{Door, Drained, Inbox, Refusals, Request};
@@ -136,6 +138,8 @@ enum Ask {
     Invalid { hint: &'static str },
     /// The release of another's intent, by this agent.
     Administer { by: Agent },
+    /// A capacity that this agent sets.
+    SetCapacity { by: Agent, reason: Arc<str> },
     /// Anything else.
     Other,
 }
@@ -263,6 +267,7 @@ pub struct Sessions {
     purses: Purses,
     forbidding: Forbidding,
     lowered: Lowered,
+    operating: operating::Operating,
 }
 
 /// Who is on a connection.
@@ -316,6 +321,7 @@ impl Sessions {
             purses: Purses::default(),
             forbidding: Forbidding::default(),
             lowered: Lowered::default(),
+            operating: operating::Operating::default(),
         }
     }
 

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use super::forbidding::RightsNote;
 use super::intents::Intents;
+use super::operating::{Operating, OperatorNote, reason_of};
 use super::priority::Sent;
 use super::{Ask, Origin, Session, Sessions};
 use crate::resolver::state::Standing;
 use crate::resolver::{Resolver, SlotOutcome, SystemOp};
 use crate::slot::Closed;
-use crate::types::{Agent, Intent, IntentKey, Slot, Time, Token};
+use crate::types::{Agent, Intent, IntentKey, Path, Slot, Time, Token};
 
 /// What a slot's record says of sessions.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,12 +23,17 @@ pub struct SessionNotes {
     pub sessions: Vec<SessionChange>,
     /// What was forbidden or lowered, and who administered.
     pub rights: Vec<RightsNote>,
+    /// What operators did, beside the inputs that it is.
+    pub operator: Vec<OperatorNote>,
 }
 
 impl SessionNotes {
     /// Whether there is nothing to tell.
     pub fn is_empty(&self) -> bool {
-        self.declared.is_empty() && self.sessions.is_empty() && self.rights.is_empty()
+        self.declared.is_empty()
+            && self.sessions.is_empty()
+            && self.rights.is_empty()
+            && self.operator.is_empty()
     }
 }
 
@@ -118,6 +124,8 @@ pub struct Restored {
     intents: Intents,
     sessions: Vec<SessionChange>,
     next_session: u64,
+    /// The paths whose capacity was set at run time.
+    capacities: Vec<Path>,
 }
 
 impl Restored {
@@ -129,7 +137,14 @@ impl Restored {
         live: impl ExactSizeIterator<Item = Live>,
         route: impl Fn(&IntentKey) -> Option<Route>,
     ) -> Self {
-        Restored { intents: Intents::restored(live, route), sessions, next_session }
+        let intents = Intents::restored(live, route);
+        Restored { intents, sessions, next_session, capacities: Vec::new() }
+    }
+
+    /// With the paths whose capacity was set at run time.
+    #[must_use]
+    pub fn with_capacities(self, capacities: Vec<Path>) -> Self {
+        Restored { capacities, ..self }
     }
 }
 
@@ -174,18 +189,22 @@ impl Sessions {
         };
         let mut rights = self.forbidding.take();
         rights.extend(closed.origins.iter().enumerate().filter_map(note_of));
+        let mut operator = self.operating.take();
+        operator.extend(closed.origins.iter().enumerate().filter_map(reason_of));
         SessionNotes {
             declared: closed.origins.iter().enumerate().filter_map(by).collect(),
             sessions: std::mem::take(changes).into_values().collect(),
             rights,
+            operator,
         }
     }
 
     /// Takes up the sessions and intents of a coordinator that was stopped. Nobody is connected; sessions
     /// count as left at `now`, for an outage is nobody's absence.
     pub fn restore(&mut self, restored: Restored, now: Time) {
-        let Restored { intents, sessions, next_session } = restored;
+        let Restored { intents, sessions, next_session, capacities } = restored;
         self.intents = intents;
+        self.operating = Operating::restored(capacities);
         self.next_session = self.next_session.max(next_session);
         for change in sessions {
             let SessionChange::Entered { agent, label, number, incarnation, replaced } = change else {
@@ -213,7 +232,9 @@ fn note_of((input, origin): (usize, &Origin)) -> Option<RightsNote> {
             let sent = bounding.as_ref()?.lowered()?;
             Some(RightsNote::Lowered { input, sent })
         }
-        Ask::Administer { by } => Some(RightsNote::Administered { input, by: by.clone() }),
+        Ask::Administer { by } | Ask::SetCapacity { by, .. } => {
+            Some(RightsNote::Administered { input, by: by.clone() })
+        }
         Ask::Invalid { .. } | Ask::Other => None,
     }
 }

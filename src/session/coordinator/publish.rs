@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::bounding::Bounding;
 use super::intents::{Payment, Waiter, Waiters};
 use super::looking::{Reader, Scope};
+use super::operating::{capacities_set_in, capacity_answer};
 use super::watch::{Room, Seen, TooManyWatches, size};
 use super::{Ask, ConnectionId, Denial, Door, Effect, LaneId, Origin, Place, Sessions};
 use crate::limits::{self, Limit};
@@ -71,7 +72,11 @@ impl Sessions {
         }
         self.intents.forget_ended(outcome.at);
         self.settle_payments(outcome.at);
+        self.operating.follow(closed.batch.inputs());
         self.tell_administrators(closed, outcome, send);
+        for (path, place, request) in capacities_set_in(closed).filter(|(_, place, _)| self.is_live(*place)) {
+            send(place, &capacity_answer(path, request, outcome, resolver).into());
+        }
     }
 
     /// What was paid for what came to nothing is given back, and leases that last longer are paid for.

@@ -13,8 +13,8 @@ use crate::resolver::{AgentOp, SystemOp};
 use crate::slot::{Asked, Rank, Refused, Turned};
 use crate::types::{Agent, IntentId, Invalid, Micros, Time};
 use crate::wire::{
-    Administer, Answer, Declaration, Extensions, Refusal, Release, Renew, ToAgent, ToCoordinator, Verdict,
-    Watch,
+    Administer, Answer, Declaration, Extensions, Refusal, Release, Renew, SetCapacity, ToAgent,
+    ToCoordinator, Verdict, Watch,
 };
 
 /// Nothing new is taken in: the batch, as it was.
@@ -87,6 +87,11 @@ enum Inner {
         id: IntentId,
         whose: Result<Administer, Denied>,
     },
+    /// To set a capacity.
+    SetCapacity {
+        request: u64,
+        what: Result<SetCapacity, Denied>,
+    },
     Watch(Watch),
     Bye,
     /// Answered elsewhere.
@@ -122,11 +127,18 @@ struct Message {
 
 /// A message that does not reach the core.
 #[derive(Debug)]
-struct Denied {
+pub(super) struct Denied {
     id: IntentId,
     request: u64,
     revision: bool,
     denial: Denial,
+}
+
+impl Denied {
+    /// An operator's order about no intent.
+    pub(super) fn of_order(request: u64, denial: Denial) -> Self {
+        Denied { id: IntentId::new(0), request, revision: false, denial }
+    }
 }
 
 impl Sessions {
@@ -135,6 +147,7 @@ impl Sessions {
         match request {
             Inner::Core(messages) => self.hand_on(from, messages, door),
             Inner::Administer { request, id, whose } => self.administer(from, (request, id), whose, door),
+            Inner::SetCapacity { request, what } => self.set_capacity(from, request, what, door),
             Inner::Watch(watch) => self.watch(from, &watch, door),
             Inner::Bye => self.bye(from.connection),
             Inner::Other => Vec::new(),
@@ -314,7 +327,7 @@ impl Sessions {
         AskedAt { decided_at: self.open_slot(now).1, min_lead, slot_length }
     }
 
-    fn forbid_observer(&mut self, agent: &Agent, asked: Attempt, door: &Door<'_>) -> Denial {
+    pub(super) fn forbid_observer(&mut self, agent: &Agent, asked: Attempt, door: &Door<'_>) -> Denial {
         let why = Forbidden::by_check(String::new(), "an observer only lists and watches".into());
         self.forbid(agent, asked, why, door.now)
     }
@@ -328,17 +341,31 @@ impl Sessions {
         door: &Door<'_>,
     ) -> Vec<Effect> {
         let Some(member) = self.members.get(&from.connection).cloned() else { return Vec::new() };
-        let denied = |denial| Denied { id, request, revision: false, denial };
-        let done = whose.and_then(|whose| {
+        let asked = whose.and_then(|whose| {
+            let denied = |denial| Denied { id, request, revision: false, denial };
             self.may_administer(&member, &whose, id, door).map_err(denied)?;
-            let label = member.label.clone().unwrap_or_else(|| Arc::from(""));
-            let ask = Ask::Administer { by: member.agent.clone() };
-            let origin = Origin { from: Some(from), label, request, ask };
             let Administer { agent, reason } = whose;
-            let op = SystemOp::Release { agent, id, reason };
-            door.inbox
-                .administer(op, origin)
-                .map_err(|refused| denied(no_room_for_operator(refused, door.now)))
+            Ok((SystemOp::Release { agent, id, reason }, Ask::Administer { by: member.agent.clone() }))
+        });
+        self.operate(from, &member, (request, id), asked, door)
+    }
+
+    /// Hands in what an agent asks for in the operator's place, or says why not.
+    pub(super) fn operate(
+        &mut self,
+        from: Place,
+        member: &Member,
+        (request, id): (u64, IntentId),
+        asked: Result<(SystemOp, Ask), Denied>,
+        door: &Door<'_>,
+    ) -> Vec<Effect> {
+        let done = asked.and_then(|(op, ask)| {
+            let label = member.label.clone().unwrap_or_else(|| Arc::from(""));
+            let origin = Origin { from: Some(from), label, request, ask };
+            door.inbox.administer(op, origin).map_err(|refused| {
+                let denial = no_room_for_operator(refused, door.now);
+                Denied { id, request, revision: false, denial }
+            })
         });
         let Err(denied) = done else { return Vec::new() };
         self.refusals.note(denied.denial.reason);
@@ -392,17 +419,28 @@ impl Sessions {
 fn of_release(release: &Release) -> Inner {
     let Release { request, id, extensions } = release;
     let (request, id) = (*request, *id);
+    if let Some(what) = release.sets_capacity().transpose() {
+        let what = checked(what, extensions, Release::SET_CAPACITY);
+        return Inner::SetCapacity { request, what: what.map_err(|denial| Denied::of_order(request, denial)) };
+    }
+    let whose = match release.administers().transpose() {
+        None => return Inner::Core(vec![of_plain(request, AgentOp::Release { id }, extensions)]),
+        Some(whose) => checked(whose, extensions, Release::ADMINISTER),
+    };
     let denied = |denial| Denied { id, request, revision: false, denial };
-    let whose = match release.administers() {
-        Ok(None) => return Inner::Core(vec![of_plain(request, AgentOp::Release { id }, extensions)]),
-        Ok(Some(whose)) => Ok(whose),
-        Err(field) => Err(denied(Denial { field: field.into(), ..denial(Refusal::Invalid, "") })),
-    };
-    let whose = match not_understood(extensions, &[Release::ADMINISTER]) {
-        Some(denial) => Err(denied(denial)),
-        None => whose,
-    };
-    Inner::Administer { request, id, whose }
+    Inner::Administer { request, id, whose: whose.map_err(denied) }
+}
+
+/// What the extension `known` says, where that is right and the only one that must be understood.
+fn checked<T>(
+    said: Result<T, &'static str>,
+    extensions: &Extensions,
+    known: u16,
+) -> Result<T, Denial> {
+    match not_understood(extensions, &[known]) {
+        Some(denial) => Err(denial),
+        None => said.map_err(|field| Denial { field: field.into(), ..denial(Refusal::Invalid, "") }),
+    }
 }
 
 fn of_plain(request: u64, op: AgentOp, extensions: &Extensions) -> Result<Message, Denied> {
@@ -470,7 +508,7 @@ fn no_room_for_operator(refused: Refused, now: Time) -> Denial {
     }
 }
 
-fn denial(reason: Refusal, hint: &str) -> Denial {
+pub(super) fn denial(reason: Refusal, hint: &str) -> Denial {
     Denial { reason, field: String::new(), hint: hint.to_owned(), retry_after: None }
 }
 

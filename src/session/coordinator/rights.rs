@@ -21,6 +21,8 @@ use crate::types::{Agent, Claim, Intent, Micros, Mode, Path, Start, Target, Time
 pub struct Rights {
     rules: Vec<Rule>,
     allowance: Option<Allowance>,
+    /// Whether without any rule everybody administers.
+    everybody_administers: bool,
 }
 
 /// One rule: whom and what it is about, and what it allows. Default: everybody, everything, all claims without a
@@ -414,10 +416,17 @@ impl Rights {
     /// [`limits::RULES`] are a fault of the caller's and left out.
     pub fn new(mut rules: Vec<Rule>, allowance: Option<Allowance>) -> Self {
         rules.truncate(limits::RULES);
-        Rights { rules, allowance }
+        Rights { rules, allowance, everybody_administers: false }
     }
 
-    /// Whether there is no rule: everybody may claim and read everything, and nobody administers.
+    /// As long as there is no rule everybody may administer too: for a coordinator that is one person's alone.
+    #[must_use]
+    pub fn everybody_administers(self) -> Self {
+        Rights { everybody_administers: true, ..self }
+    }
+
+    /// Whether there is no rule: everybody may claim and read everything, and nobody administers, unless
+    /// [`Rights::everybody_administers`].
     pub fn is_open(&self) -> bool {
         self.rules.is_empty()
     }
@@ -492,11 +501,32 @@ impl Rights {
     /// # Errors
     /// Why not.
     pub fn may_administer(&self, agent: &Agent, claims: &[Claim]) -> Result<(), Forbidden> {
+        self.let_administer(agent, claims.iter().map(|claim| Spot::of(&claim.target)))
+    }
+
+    /// Whether the agent may set the capacity of `path`.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn may_administer_path(&self, agent: &Agent, path: &Path) -> Result<(), Forbidden> {
+        self.let_administer(agent, [Spot::Path(path)].into_iter()).map_err(|why| match why.what.is_empty() {
+            true => Forbidden { what: path.as_str().into(), ..why },
+            false => why,
+        })
+    }
+
+    fn let_administer<'a>(
+        &self,
+        agent: &Agent,
+        mut spots: impl Iterator<Item = Spot<'a>>,
+    ) -> Result<(), Forbidden> {
+        if self.is_open() && self.everybody_administers {
+            return Ok(());
+        }
         let own = self.of(agent);
         if !own.rules().any(|rule| rule.administer) {
             return Err(forbidden(None, ForbiddenBy::Administer, Spot::Everything));
         }
-        let mut spots = claims.iter().map(|claim| Spot::of(&claim.target));
         spots.try_for_each(|spot| own.let_through(spot, ForbiddenBy::Administer))
     }
 
@@ -642,7 +672,7 @@ fn at_field(it: Use<'_>, forbidden: Forbidden) -> Forbidden {
 fn forbidden(rule: Option<&Rule>, by: ForbiddenBy, spot: Spot<'_>) -> Forbidden {
     let lacks = match by {
         ForbiddenBy::Read => " lets this name look at others' claims there",
-        ForbiddenBy::Administer => " lets this name end others' claims there",
+        ForbiddenBy::Administer => " lets this name administer there (end others' claims, set capacities)",
         _ => " is about it",
     };
     let hint = match rule {

@@ -247,7 +247,7 @@ fn an_administrator_ends_anothers_grant_with_a_reason_and_nobody_else_does() {
     assert!(is_granted(&declare(&mut coordinator, holder, intent(4, "a", 5_000)).0));
     let whose = Administer { agent: Agent::new("car-1").unwrap(), reason: "it burns".into() };
     let release = Release::of_another(3, IntentId::new(4), &whose);
-    assert!(hint(&ask(&mut coordinator, other, release.clone())[0].1.verdict).contains("end others' claims"));
+    assert!(hint(&ask(&mut coordinator, other, release.clone())[0].1.verdict).contains("administer there"));
     let told = ask(&mut coordinator, chief, release.clone());
     let released = Verdict::Released { reason: Some("it burns".into()) };
     let to: Vec<(Place, u64)> = told.iter().map(|(to, answer)| (*to, answer.request)).collect();
