@@ -21,8 +21,8 @@ use preclaim::resolver::{
     StateDigest, SystemOp,
 };
 use preclaim::session::coordinator::{
-    Attempt, DeclaredBy, ForbiddenBy, ForbiddenNote, LoweredBy, Priority, RightsNote, Route, Sent,
-    SessionChange, SessionNotes,
+    Attempt, DeclaredBy, ForbiddenBy, ForbiddenNote, LoweredBy, OperatorNote, Priority, ReloadNote,
+    RightsNote, Route, Sent, SessionChange, SessionNotes,
 };
 use preclaim::types::*;
 use trace::{agent, path};
@@ -229,6 +229,7 @@ fn rights() -> Vec<RightsNote> {
         Attempt::Release(id),
         Attempt::Administer(agent("lift-2"), id),
         Attempt::Look,
+        Attempt::SetCapacity,
     ];
     let forbidden = attempts.into_iter().zip(ForbiddenBy::ALL).map(|(asked, by)| {
         RightsNote::Forbidden(ForbiddenNote {
@@ -248,6 +249,12 @@ fn rights() -> Vec<RightsNote> {
     forbidden.chain(others).collect()
 }
 
+fn reload(refused: Option<&str>) -> OperatorNote {
+    let changes = vec!["priority.model \"weighted\" -> \"fifo\"".into(), "limits.lanes 256 -> 8".into()];
+    let (at, by, more) = (at(NOW - 2), "SIGHUP".into(), 300);
+    OperatorNote::Reload(ReloadNote { at, by, changes, more, refused: refused.map(Into::into) })
+}
+
 fn notes() -> SessionNotes {
     let declared = |input, label: &str| DeclaredBy { input, label: label.into(), note: "a crate".into() };
     let (entered, gone) = (agent("lift-1"), agent("lift-2"));
@@ -259,6 +266,11 @@ fn notes() -> SessionNotes {
             SessionChange::Gone { agent: gone, label: "leg".into() },
         ],
         rights: rights(),
+        operator: vec![
+            reload(None),
+            reload(Some("listen.addr: counts from a start on")),
+            OperatorNote::Reason { input: 7, reason: "429".into() },
+        ],
     }
 }
 

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use preclaim::types::{
-    Agent, Class, IntentId, Micros, RawClaim, RawExpect, RawIntent, RawMode, RawTarget, Slot, TaskId, Time,
+    Agent, Class, IntentId, Micros, Path, RawClaim, RawExpect, RawIntent, RawMode, RawTarget, Slot, TaskId, Time,
     Token, Window,
 };
 use preclaim::wire::*;
@@ -198,6 +198,7 @@ fn to_coordinator() -> Vec<(&'static str, ToCoordinator)> {
             )
             .into(),
         ),
+        ("set-capacity", set_capacity().order(request).into()),
         ("renew", Renew { request, id, until: at(90_000), extensions: extensions.clone() }.into()),
         (
             "list",
@@ -213,6 +214,7 @@ fn to_coordinator() -> Vec<(&'static str, ToCoordinator)> {
             }
             .into(),
         ),
+        ("list-capacities", capacities_of(request, Some("llm"), "llm/acct1").into()),
         (
             "watch",
             Watch { request, under: None, agent: Some("planner-2".into()), extensions: extensions.clone() }
@@ -220,6 +222,22 @@ fn to_coordinator() -> Vec<(&'static str, ToCoordinator)> {
         ),
         ("bye", Bye { extensions }.into()),
     ]
+}
+
+fn set_capacity() -> SetCapacity {
+    SetCapacity { path: Path::new("llm/acct1").unwrap(), capacity: 4, reason: "429".into() }
+}
+
+fn capacity(room_from: Option<Time>) -> CapacityEntry {
+    CapacityEntry {
+        path: "llm/acct1".into(),
+        capacity: 4,
+        configured: Some(10),
+        is_set_at_run_time: true,
+        in_use: 6,
+        most: 7,
+        room_from,
+    }
 }
 
 fn listing() -> ListReply {
@@ -323,6 +341,17 @@ fn to_agent() -> Vec<(&'static str, ToAgent)> {
     let lowered =
         Answer { extensions: in_force.extensions(), ..answer(Verdict::Granted { start, end, token }) };
     table.push(("granted-with-what-counts", lowered.into()));
+    let set = Answer {
+        id: IntentId::new(0),
+        extensions: capacity(Some(at(60_000))).extensions(),
+        ..answer(Verdict::Released { reason: None })
+    };
+    table.push(("capacity-set", set.into()));
+    let page = CapacityPage {
+        entries: vec![capacity(Some(at(60_000))), capacity(None)],
+        next: Some("llm/acct1".into()),
+    };
+    table.push(("capacities", page.reply(4, (Slot::new(2), at(30_000))).into()));
     table
 }
 

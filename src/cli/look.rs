@@ -26,7 +26,7 @@ impl Look {
 }
 
 /// A path; people end the name of a directory with `/`.
-fn place(text: &str) -> Result<Place, InvalidPath> {
+pub(super) fn place(text: &str) -> Result<Place, InvalidPath> {
     path(text.strip_suffix('/').unwrap_or(text))
 }
 

@@ -7,6 +7,7 @@
 
 mod audit;
 mod bench;
+mod capacity;
 mod certs;
 mod claims;
 mod complaint;
@@ -79,6 +80,7 @@ enum Command {
     Top(top::Args),
     Hot(hot::Args),
     Latency(latency::Args),
+    Capacity(capacity::Args),
     Resolve(resolve::Args),
     Audit(audit::Args),
     Bench(bench::Args),
@@ -113,6 +115,7 @@ pub fn main() -> process::ExitCode {
         Command::Top(args) => top::run(&args),
         Command::Hot(args) => hot::run(&args),
         Command::Latency(args) => latency::run(&args),
+        Command::Capacity(args) => capacity::run(&args),
         Command::Resolve(args) => resolve::run(args),
         Command::Audit(args) => audit::run(&args),
         Command::Bench(args) => bench::run(args),

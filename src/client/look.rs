@@ -14,7 +14,7 @@ use super::{Client, ConnectError, Place, RequestError};
 use crate::limits;
 use crate::types::{Slot, Time};
 use crate::wire::{
-    Answer, Extensions, FrameReader, List, ListEntry, ListReply, ToAgent, ToCoordinator, Verdict, Watch,
+    self, Answer, CapacityEntry, CapacityPage, Extensions, FrameReader, List, ListEntry, ListReply, ToAgent, ToCoordinator, Verdict, Watch,
     WatchEvent,
 };
 
@@ -75,6 +75,19 @@ pub struct Listing {
     pub is_cut: bool,
 }
 
+/// How capacities stand.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Capacities {
+    /// The last slot that had been decided when the last page was made.
+    pub slot: Slot,
+    /// Its decision time.
+    pub at: Time,
+    /// By path, up to [`limits::LISTED`] and a page.
+    pub entries: Vec<CapacityEntry>,
+    /// Whether there are more than that.
+    pub is_cut: bool,
+}
+
 /// Decisions as they are made. The error that ends it, a lost connection or a refusal, is its last
 /// item; dropping it ends the watch.
 #[derive(Debug)]
@@ -102,18 +115,36 @@ impl Client {
     /// # Errors
     /// Where no answer can be had in time.
     pub async fn list(&self, filter: Filter) -> Result<Listing, RequestError> {
+        self.look_until_answered(async || self.list_once(&filter).await).await
+    }
+
+    /// How the capacities at and below `under` stand, or all of them: for a name that may look there, or administer it. Read
+    /// page by page; where a connection is lost over it, it begins anew. Cancel safe.
+    ///
+    /// # Errors
+    /// Where no answer can be had in time, or it is [forbidden](crate::wire::Refusal::Forbidden).
+    pub async fn capacities(&self, under: Option<Place>) -> Result<Capacities, RequestError> {
+        let under = under.map(|under| under.path().as_str().to_owned());
+        self.look_until_answered(async || self.capacities_once(under.as_deref()).await).await
+    }
+
+    /// Asks over one connection after the other, until one lasts for as long as that takes.
+    async fn look_until_answered<T>(
+        &self,
+        once: impl AsyncFn() -> Result<T, RequestError>,
+    ) -> Result<T, RequestError> {
         let mut late = self.late(Duration::ZERO);
         loop {
-            let listed = tokio::select! {
+            let looked = tokio::select! {
                 biased;
-                listed = self.list_once(&filter) => listed,
+                looked = once() => looked,
                 () = &mut late => {
                     let connected = self.is_connected();
                     return Err(if connected { RequestError::Unknown } else { RequestError::Disconnected });
                 }
             };
-            if !matches!(listed, Err(RequestError::Unknown)) {
-                return listed;
+            if !matches!(looked, Err(RequestError::Unknown)) {
+                return looked;
             }
             // Where the connection still stands, it is about to be found lost.
             let mut phase = self.shared().phase.subscribe();
@@ -139,6 +170,24 @@ impl Client {
             }
         }
         Ok(listing)
+    }
+
+    async fn capacities_once(&self, under: Option<&str>) -> Result<Capacities, RequestError> {
+        let mut lane = LookingLane::open(self).await?;
+        let mut all =
+            Capacities { slot: Slot::new(0), at: Time::ZERO, entries: Vec::new(), is_cut: false };
+        let mut after = Some(String::new());
+        let mut request = 0;
+        while let Some(mark) = after.take_if(|_| !all.is_cut) {
+            request += 1;
+            let reply = lane.page(wire::capacities_of(request, under, &mark)).await?;
+            let untold = || RequestError::Nonsense("a listing without capacities".to_owned());
+            let CapacityPage { entries, next } = CapacityPage::in_reply(&reply).ok_or_else(untold)?;
+            (all.slot, all.at, after) = (reply.slot, reply.at, next);
+            all.entries.extend(entries);
+            all.is_cut = after.is_some() && all.entries.len() >= limits::LISTED;
+        }
+        Ok(all)
     }
 
     /// What the coordinator thinks this agent's name has: grants and undecided intents of all its

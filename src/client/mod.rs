@@ -63,6 +63,7 @@ mod grant;
 mod intent;
 mod lanes;
 mod look;
+mod operate;
 mod outcome;
 pub(crate) mod private_file;
 mod quic;
@@ -89,7 +90,7 @@ pub use error::ConnectError;
 pub use event::{Event, Events};
 pub use grant::{Grant, Lost};
 pub use intent::{Area, Intent, InvalidPath, Place, Use, When, millis, path, secs};
-pub use look::{Filter, Listing, Watching};
+pub use look::{Capacities, Filter, Listing, Watching};
 pub use outcome::{
     Conflict, DeclareError, Outcome, Rejected, Released, Renewal, RequestError, Revision, Stale,
 };
@@ -625,7 +626,11 @@ fn to_outcome(id: IntentId, reply: Reply) -> Result<Plain, DeclareError> {
         Reply::Ended => return Err(DeclareError::Ended { id }),
         Reply::Withdrawn { reason } => return Err(DeclareError::Withdrawn { id, reason }),
         // The others answer no declaration.
-        Reply::Unknown | Reply::Released { .. } | Reply::Renewed { .. } | Reply::RenewDenied { .. } => {
+        Reply::Unknown
+        | Reply::Released { .. }
+        | Reply::Renewed { .. }
+        | Reply::RenewDenied { .. }
+        | Reply::CapacitySet(_) => {
             return Err(DeclareError::Unknown { id });
         }
     })

@@ -523,6 +523,8 @@ impl Coordinator {
 }
 
 #[cfg(test)]
+mod operating_tests;
+#[cfg(test)]
 mod overload_tests;
 #[cfg(test)]
 #[cfg(feature = "daemon")] // which has the dice, and expressions

@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 use super::instrument::{Counters, Histogram, Label, Snapshot};
 use super::metrics::Metrics;
 use crate::audit::Written;
-use crate::coordinator::{Health, Present, View};
+use crate::coordinator::{Health, Present, ReloadCounts, View};
 use crate::limits::Limit;
 use crate::session::coordinator::Lowered;
 use crate::types::{Micros, Time};
@@ -19,19 +19,29 @@ use crate::types::{Micros, Time};
 /// The type of what [`text`] writes.
 pub(super) const CONTENT_TYPE: &str = prometheus_text::CONTENT_TYPE;
 
-/// All metrics, as text for Prometheus. `oldest` is when the intent arrived that has waited longest; `None` where the
-/// slot loop does not say.
+/// What is seen between two slots.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Looked {
+    /// When the intent arrived that has waited longest, if any waits.
+    pub(super) oldest: Option<Time>,
+    /// Capacities of which more is granted than they are.
+    pub(super) capacities_over: usize,
+}
+
+/// All metrics, as text for Prometheus. `looked` is `None` where the slot loop does not answer.
 pub(super) fn text(
     metrics: &Arc<Metrics>,
     view: &View,
-    oldest: Option<Option<Time>>,
+    looked: Option<Looked>,
 ) -> Result<String, fmt::Error> {
     let at = view.now();
     let (written, audit_lag) = metrics.journal(at);
-    let oldest_wait = oldest.map(|oldest| oldest.map_or(Micros::ZERO, |arrival| at.since(arrival)));
+    let since = |arrival| at.since(arrival);
+    let oldest_wait = looked.map(|looked| looked.oldest.map_or(Micros::ZERO, since));
+    let capacities_over = looked.map(|looked| looked.capacities_over);
     let reached = view.reached().iter().collect();
     let (is_ready, present) = (view.health() == Health::Ready, view.present());
-    let now = Now { is_ready, present, reached, written, audit_lag, oldest_wait };
+    let now = Now { is_ready, present, reached, written, audit_lag, oldest_wait, capacities_over };
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Scrape { metrics: Arc::clone(metrics), now }));
     let mut text = String::new();
@@ -49,6 +59,8 @@ struct Now {
     audit_lag: Micros,
     /// How long the intent that has waited longest has; `None` where the slot loop does not say.
     oldest_wait: Option<Micros>,
+    /// Capacities of which more is granted than they are; likewise.
+    capacities_over: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -65,6 +77,7 @@ impl Collector for Scrape {
         self.rights(&mut to)?;
         self.grants(&mut to)?;
         self.agents(&mut to)?;
+        self.operator(&mut to)?;
         self.journal(&mut to)?;
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         to.gauge("preclaim_build_info", "Always 1; its label says what runs", &[(Some(version), 1.0)])
@@ -247,6 +260,27 @@ impl Scrape {
             "preclaim_limits_reached",
             "Times that a limit was reached, by limit; docs/LIMITS.md says what each is",
             reached,
+        )
+    }
+
+    fn operator(&self, to: &mut Sheet<'_>) -> fmt::Result {
+        let ReloadCounts { done, refused, last } = self.now.present.reloads;
+        to.counts(
+            "preclaim_reloads",
+            "Times that the configuration was read again: all of it was taken (done), or something was against it and \
+             nothing was (refused)",
+            [("done", done), ("refused", refused)].map(|(result, count)| (Some([("result", result)]), count)),
+        )?;
+        to.gauge(
+            "preclaim_last_reload_timestamp_seconds",
+            "When that was done last, in seconds since 1970; NaN where it was not since the start",
+            &one(last.map_or(f64::NAN, |at| at.as_us() as f64 / 1e6)),
+        )?;
+        to.gauge(
+            "preclaim_capacities_over",
+            "Capacities of which more is granted than they are by now, at some instant to come: nothing new fits there; NaN \
+             where the slot loop does not answer",
+            &one(self.now.capacities_over.map_or(f64::NAN, |count| float(count as u64))),
         )
     }
 

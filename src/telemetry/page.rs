@@ -9,7 +9,7 @@ use hyper::{Method, Response, StatusCode, Uri};
 use serde::Serialize;
 
 use super::claims::Picked;
-use super::exposition;
+use super::exposition::{self, Looked};
 use super::hot::Hot;
 use super::leave::Leave;
 use super::metrics::Metrics;
@@ -18,7 +18,6 @@ use super::web::{Answer, Recording, Web};
 use crate::coordinator::{Health, View};
 use crate::limits;
 use crate::resolver::Resolver;
-use crate::types::Time;
 use crate::wire;
 
 const PLAIN: &str = "text/plain; charset=utf-8";
@@ -98,7 +97,7 @@ impl Live {
         match uri.path() {
             "/livez" => of(StatusCode::OK, PLAIN, "alive\n"),
             "/readyz" => ready(&self.view.health()),
-            "/metrics" => match exposition::text(&self.metrics, &self.view, self.oldest().await) {
+            "/metrics" => match exposition::text(&self.metrics, &self.view, self.looked().await) {
                 Ok(text) => of(StatusCode::OK, exposition::CONTENT_TYPE, text),
                 Err(_) => of(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, "the metrics cannot be written\n"),
             },
@@ -120,16 +119,18 @@ impl Live {
         }
     }
 
-    /// When the intent arrived that has waited longest, if any waits; `None` where the slot loop does not answer. Of
-    /// more than [`limits::LIST_SCAN`] that many are looked at.
-    async fn oldest(&self) -> Option<Option<Time>> {
+    /// What is seen between two slots; `None` where the slot loop does not answer. Of more than [`limits::LIST_SCAN`] of
+    /// either that many are looked at.
+    async fn looked(&self) -> Option<Looked> {
         if self.view.health() != Health::Ready {
             return None; // it would be waited for in vain
         }
-        let arrivals = |resolver: &Resolver| {
-            resolver.undecided().take(limits::LIST_SCAN).map(|waiting| waiting.arrival).min()
+        let now = self.view.now();
+        let look = move |resolver: &Resolver| Looked {
+            oldest: resolver.undecided().take(limits::LIST_SCAN).map(|waiting| waiting.arrival).min(),
+            capacities_over: resolver.capacities_over(limits::LIST_SCAN, now).count(),
         };
-        self.view.look(arrivals).await
+        self.view.look(look).await
     }
 
     async fn claims(&self, top: usize) -> Answer {

@@ -64,6 +64,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::client::{Client, ClientBuilder, Closed, ConnectError};
 use crate::limits;
 use crate::resolver::{Resource, Rules, StateDigest, SystemOp};
+use crate::session::coordinator::Rights;
 use crate::sim::coordinator::Setup;
 use crate::types::{Agent, IntentId, Path, Slot, Time};
 use crate::wire::ListEntry;
@@ -156,7 +157,7 @@ impl WorldBuilder {
         assert_virtual_time();
         let slots = limits::SLOT_MIN..=limits::SLOT_MAX;
         assert!(slots.contains(&self.rules.length), "a slot lasts from 100 µs to 1 s");
-        let setup = Setup::new(self.rules.clone());
+        let setup = set_up(self.rules.clone());
         let net = Arc::new(Net::new(setup, EPOCH, self.seed, self.latency));
         let engine = tokio::spawn(Arc::clone(&net).run());
         World { inner: Arc::new(Inner { net, rules: self.rules, engine }) }
@@ -311,7 +312,7 @@ impl World {
     /// intent, no token and no capacity set since is known any more.
     pub fn lose_state(&self) {
         let rules = self.inner.rules.clone();
-        self.inner.net.replace(|state| Setup { state, ..Setup::new(rules) });
+        self.inner.net.replace(|state| Setup { state, ..set_up(rules) });
     }
 
     /// The operator releases the intent `id` of `agent`, in this slot.
@@ -323,7 +324,8 @@ impl World {
         self.inner.net.operate(SystemOp::Release { agent, id, reason: reason.to_owned() });
     }
 
-    /// The operator sets a capacity, in this slot.
+    /// The operator sets a capacity, in this slot. An agent may do so too, by [`Client::set_capacity`], and end others'
+    /// intents: every agent of a world may do what an operator may.
     ///
     /// # Panics
     /// Where `at` is no path, or where the operator has done too much in this slot.
@@ -345,6 +347,11 @@ impl World {
     pub fn digest(&self) -> StateDigest {
         self.inner.net.digest()
     }
+}
+
+/// Every agent may do what an operator may, as with `preclaim dev`.
+fn set_up(rules: Rules) -> Setup {
+    Setup { rights: Arc::new(Rights::default().everybody_administers()), ..Setup::new(rules) }
 }
 
 fn path(text: &str) -> Path {

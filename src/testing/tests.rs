@@ -223,3 +223,76 @@ async fn the_end_of_a_world_ends_its_connections() {
     assert_eq!(declared, Err(DeclareError::Disconnected));
     assert!(matches!(client.why_disconnected(), Some(ConnectError::NobodyListens { .. })));
 }
+
+/// The waiting intent's next offer.
+async fn offered(events: &mut crate::client::Events) -> Option<Time> {
+    loop {
+        if let Some(Event::Waiting { offer, .. }) = events.next().await {
+            return offer;
+        }
+    }
+}
+
+fn units(count: u64, for_secs: u64) -> Intent {
+    Intent::asap().claim(crate::client::path("llm/acct1").unwrap().units(count), secs(for_secs))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_capacity_that_an_agent_raises_or_lowers_reaches_who_waits_as_a_grant_or_as_another_offer() {
+    let world = World::builder().capacity("llm/acct1", 6).build();
+    let (ops, worker, other) =
+        (world.client("ops").await, world.client("w-1").await, world.client("w-2").await);
+    let at = || crate::client::path("llm/acct1").unwrap();
+    let [long, short] = [granted(&worker, units(2, 60)).await, granted(&worker, units(4, 10)).await];
+    let mut events = other.events();
+    let waiting = tokio::spawn({
+        let other = other.clone();
+        async move { other.declare(units(1, 1).wait(secs(90))).await }
+    });
+    assert_eq!(offered(&mut events).await, Some(short.window().1), "when the short one ends");
+
+    let stands = ops.set_capacity(at(), 2, "429").await.unwrap();
+    assert_eq!((stands.capacity, stands.configured, stands.in_use, stands.over()), (2, Some(6), 6, 4));
+    assert_eq!(stands.room_from, Some(long.window().1));
+    assert_eq!(offered(&mut events).await, Some(long.window().1), "the short one's end is not enough any more");
+    assert_eq!(world.grants().len(), 2, "nothing is taken back");
+    let listed = ops.capacities(Some(at())).await.unwrap();
+    assert_eq!(listed.entries.iter().map(|entry| entry.over()).collect::<Vec<_>>(), [4]);
+
+    let stands = ops.set_capacity(at(), 7, "").await.unwrap();
+    assert_eq!((stands.over(), stands.is_set_at_run_time), (0, true));
+    assert!(matches!(waiting.await.unwrap(), Ok(Outcome::Granted(_))), "it fits now");
+    assert_eq!(ops.capacities(Some(crate::client::path("yard").unwrap())).await.unwrap().entries, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_capacity_for_a_path_without_one_counts_what_is_below_it_and_lets_units_in() {
+    let world = World::builder().capacity("stock/x", 5).build();
+    let client = world.client("ops").await;
+    let claim = |at: &str, count| {
+        Intent::asap().claim(crate::client::path(at).unwrap().units(count), secs(5))
+    };
+    let Ok(Outcome::Rejected(why)) = client.declare(claim("yard", 1)).await else { panic!("it has none") };
+    assert_eq!(why.reason(), crate::wire::Refusal::NoCapacity);
+    let _held = granted(&client, claim("stock/x", 4)).await;
+    let stands = client.set_capacity(crate::client::path("stock").unwrap(), 4, "").await.unwrap();
+    assert_eq!((stands.configured, stands.in_use, stands.over()), (None, 4, 0));
+    client.set_capacity(crate::client::path("yard").unwrap(), 1, "").await.unwrap();
+    let _yard = granted(&client, claim("yard", 1)).await;
+    assert!(matches!(client.declare(claim("stock/x", 1)).await, Ok(Outcome::Conflict(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_capacity_that_is_set_while_the_connection_breaks_is_set() {
+    let world = World::builder().capacity("llm/acct1", 6).latency(millis(30)).build();
+    let ops = world.client("ops").await;
+    let at = crate::client::path("llm/acct1").unwrap();
+    let setting = tokio::spawn({
+        let (ops, at) = (ops.clone(), at.clone());
+        async move { ops.set_capacity(at, 3, "").await }
+    });
+    world.advance(millis(45)).await;
+    world.disconnect("ops");
+    assert_eq!(setting.await.unwrap().unwrap().capacity, 3);
+    assert_eq!(ops.capacities(None).await.unwrap().entries[0].capacity, 3);
+}

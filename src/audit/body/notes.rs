@@ -4,8 +4,8 @@ use super::read::{Read, wrong_at};
 use super::{Reader, Writer};
 use crate::limits;
 use crate::session::coordinator::{
-    Attempt, DeclaredBy, ForbiddenBy, ForbiddenNote, LoweredBy, Priority, RightsNote, Sent, SessionChange,
-    SessionNotes,
+    Attempt, DeclaredBy, ForbiddenBy, ForbiddenNote, LoweredBy, OperatorNote, Priority, ReloadNote,
+    RightsNote, Sent, SessionChange, SessionNotes,
 };
 use crate::types::{Class, IntentId};
 
@@ -16,6 +16,8 @@ mod kind {
     pub(super) const LEFT_OUT: u8 = 4;
     pub(super) const LOWERED: u8 = 5;
     pub(super) const ADMINISTERED: u8 = 6;
+    pub(super) const RELOAD: u8 = 8;
+    pub(super) const REASON: u8 = 9;
 }
 
 /// The numbers of what was tried.
@@ -25,6 +27,7 @@ mod attempt {
     pub(super) const RELEASE: u8 = 3;
     pub(super) const ADMINISTER: u8 = 4;
     pub(super) const LOOK: u8 = 5;
+    pub(super) const SET_CAPACITY: u8 = 7;
 }
 
 /// What lowered a priority.
@@ -36,15 +39,19 @@ mod lowered {
 /// Set where a rule has a name.
 const HAS_RULE: u8 = 1;
 
-/// One note of what became of sessions and rights.
+/// Set where nothing came of a reload.
+const IS_REFUSED: u8 = 1;
+
+/// One note of what became of sessions and rights, and of what operators did.
 enum Note {
     Session(SessionChange),
     Rights(RightsNote),
+    Operator(OperatorNote),
 }
 
 impl Writer<'_> {
     pub(crate) fn notes(&mut self, notes: &SessionNotes) {
-        let SessionNotes { declared, sessions, rights } = notes;
+        let SessionNotes { declared, sessions, rights, operator } = notes;
         let mut last = 0;
         self.list(declared, |writer, DeclaredBy { input, label, note }| {
             writer.step(last, *input as u64);
@@ -53,9 +60,31 @@ impl Writer<'_> {
             let note = writer.kept.note(note);
             writer.common_text(&note);
         });
-        self.count(sessions.len() + rights.len());
+        self.count(sessions.len() + rights.len() + operator.len());
         sessions.iter().for_each(|session| self.session(session));
         rights.iter().for_each(|note| self.rights(note));
+        operator.iter().for_each(|note| self.operator(note));
+    }
+
+    fn operator(&mut self, note: &OperatorNote) {
+        match note {
+            OperatorNote::Reload(ReloadNote { at, by, changes, more, refused }) => {
+                self.byte(kind::RELOAD);
+                self.byte(u8::from(refused.is_some()));
+                self.time(*at);
+                self.common_text(by);
+                self.list(changes, |writer, change| writer.common_text(change));
+                self.number(*more);
+                if let Some(why) = refused {
+                    self.common_text(why);
+                }
+            }
+            OperatorNote::Reason { input, reason } => {
+                self.byte(kind::REASON);
+                self.count(*input);
+                self.common_text(reason);
+            }
+        }
     }
 
     fn rights(&mut self, note: &RightsNote) {
@@ -93,6 +122,7 @@ impl Writer<'_> {
             Attempt::Release(id) => (attempt::RELEASE, Some(id)),
             Attempt::Administer(_, id) => (attempt::ADMINISTER, Some(id)),
             Attempt::Look => (attempt::LOOK, None),
+            Attempt::SetCapacity => (attempt::SET_CAPACITY, None),
         };
         self.byte(id.0);
         if let Attempt::Administer(whose, _) = asked {
@@ -147,26 +177,40 @@ impl Reader<'_> {
             let input = usize::try_from(last).map_err(|_| wrong_at(at, "an input that cannot be"))?;
             Ok(DeclaredBy { input, label: reader.common_text()?, note: reader.common_text()? })
         })?;
-        let (mut sessions, mut rights) = (Vec::new(), Vec::new());
+        let (mut sessions, mut rights, mut operator) = (Vec::new(), Vec::new(), Vec::new());
         for note in self.list(limits::RECORD_ITEMS, Self::note)? {
             match note {
                 Note::Session(change) => sessions.push(change),
                 Note::Rights(note) => rights.push(note),
+                Note::Operator(note) => operator.push(note),
             }
         }
-        Ok(SessionNotes { declared, sessions, rights })
+        Ok(SessionNotes { declared, sessions, rights, operator })
     }
 
     fn note(&mut self) -> Read<Note> {
         let at = self.place();
         Ok(Note::Rights(match self.byte()? {
             kind @ (kind::ENTERED | kind::GONE) => return self.session_of(kind).map(Note::Session),
+            kind @ (kind::RELOAD | kind::REASON) => return self.operator_of(kind).map(Note::Operator),
             kind::FORBIDDEN => RightsNote::Forbidden(self.forbidden()?),
             kind::LEFT_OUT => RightsNote::LeftOut(self.number()?),
             kind::LOWERED => RightsNote::Lowered { input: self.size()?, sent: self.sent()? },
             kind::ADMINISTERED => RightsNote::Administered { input: self.size()?, by: self.agent()? },
             _ => return Err(wrong_at(at, "a note that is not known")),
         }))
+    }
+
+    fn operator_of(&mut self, kind: u8) -> Read<OperatorNote> {
+        if kind == kind::REASON {
+            return Ok(OperatorNote::Reason { input: self.size()?, reason: self.common_text()? });
+        }
+        let is_refused = self.flags(IS_REFUSED)? == IS_REFUSED;
+        let (at, by) = (self.time()?, self.common_text()?);
+        let changes = self.list(limits::RELOAD_KEYS, Self::common_text)?;
+        let more = self.number()?;
+        let refused = if is_refused { Some(self.common_text()?) } else { None };
+        Ok(OperatorNote::Reload(ReloadNote { at, by, changes, more, refused }))
     }
 
     fn forbidden(&mut self) -> Read<ForbiddenNote> {
@@ -182,6 +226,7 @@ impl Reader<'_> {
             attempt::RELEASE => Attempt::Release(self.id()?),
             attempt::ADMINISTER => Attempt::Administer(self.agent()?, self.id()?),
             attempt::LOOK => Attempt::Look,
+            attempt::SET_CAPACITY => Attempt::SetCapacity,
             _ => return Err(wrong_at(place, "an attempt that is not known")),
         };
         let what = self.common_text()?;

@@ -15,7 +15,9 @@ use crate::audit::{Record, StoredInput};
 use crate::clock::{Clock, SystemClock};
 use crate::limits::AUDIT_TAIL_RECORDS;
 use crate::resolver::Rank;
-use crate::session::coordinator::{Attempt, ForbiddenNote, Priority, RightsNote, Sent};
+use crate::session::coordinator::{
+    Attempt, ForbiddenNote, OperatorNote, Priority, ReloadNote, RightsNote, Sent,
+};
 use crate::store::{Archive, Found, Rejection, Walk};
 use crate::trace::{write_decision, write_input};
 use crate::types::{Decision, IntentId, Slot, Time};
@@ -105,13 +107,15 @@ fn line(found: &Found<'_>, format: Format) -> Result<String, Rejection> {
 fn for_people(record: &Record, wall: &Wall) -> String {
     let inputs = record.inputs.iter().map(|input| words::input(input, wall));
     let decisions = record.decisions.iter().map(|decision| words::decision(decision, wall));
-    let rights = record.notes.rights.iter().map(|note| words::rights(note, &record.inputs));
-    let rights = words::several(rights, record.notes.rights.len());
+    let (rights, operator) = (&record.notes.rights, &record.notes.operator);
+    let count = rights.len() + operator.len();
+    let rights = rights.iter().map(|note| words::rights(note, &record.inputs));
+    let notes = words::several(operator.iter().map(words::operator).chain(rights), count);
     let inputs = words::several(inputs, record.inputs.len());
-    let said = match (inputs.is_empty(), rights.is_empty()) {
+    let said = match (inputs.is_empty(), notes.is_empty()) {
         (_, true) => inputs,
-        (true, false) => format!("[{rights}]"),
-        (false, false) => format!("{inputs} [{rights}]"),
+        (true, false) => format!("[{notes}]"),
+        (false, false) => format!("{inputs} [{notes}]"),
     };
     let decisions = words::several(decisions, record.decisions.len());
     let (slot, at) = (record.slot, wall.clock(record.at));
@@ -131,6 +135,9 @@ struct Document {
     /// What was forbidden or lowered, and who administered.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     rights: Vec<RightsBody>,
+    /// What operators did, beside the inputs that it is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    operator: Vec<OperatorBody>,
 }
 
 #[derive(Serialize)]
@@ -157,6 +164,7 @@ fn document(record: &Record) -> Result<String, Rejection> {
         ranks: record.ranks.iter().map(|rank| rank.map(RankBody::from)).collect(),
         digest: record.digest.to_string(),
         rights: record.notes.rights.iter().map(RightsBody::of).collect(),
+        operator: record.notes.operator.iter().map(OperatorBody::of).collect(),
     }))
 }
 
@@ -176,6 +184,49 @@ pub(super) enum RightsBody {
         input: usize,
         by: String,
     },
+}
+
+/// A note about what operators did.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum OperatorBody {
+    Reload {
+        at: Time,
+        by: String,
+        done: bool,
+        changes: Vec<String>,
+        /// Changes beyond those.
+        #[serde(skip_serializing_if = "is_none")]
+        more: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
+    },
+    Reason {
+        input: usize,
+        reason: String,
+    },
+}
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
+impl OperatorBody {
+    fn of(note: &OperatorNote) -> Self {
+        match note {
+            OperatorNote::Reason { input, reason } => {
+                OperatorBody::Reason { input: *input, reason: reason.to_string() }
+            }
+            OperatorNote::Reload(ReloadNote { at, by, changes, more, refused }) => OperatorBody::Reload {
+                at: *at,
+                by: by.to_string(),
+                done: refused.is_none(),
+                changes: changes.iter().map(ToString::to_string).collect(),
+                more: *more,
+                why: refused.as_ref().map(ToString::to_string),
+            },
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -228,6 +279,7 @@ impl ForbiddenBody {
             Attempt::Release(id) => ("release", None, Some(*id)),
             Attempt::Administer(of, id) => ("administer", Some(of.as_str().to_owned()), Some(*id)),
             Attempt::Look => ("look", None, None),
+            Attempt::SetCapacity => ("set_capacity", None, None),
         };
         ForbiddenBody {
             at: *at,

@@ -5,7 +5,9 @@ use super::super::output::harmless;
 use super::super::times::{Wall, length};
 use crate::audit::{StoredInput, StoredOp};
 use crate::resolver::AgentOp;
-use crate::session::coordinator::{Attempt, ForbiddenNote, Priority, RightsNote, Sent};
+use crate::session::coordinator::{
+    Attempt, ForbiddenNote, OperatorNote, Priority, ReloadNote, RightsNote, Sent,
+};
 use crate::types::{Agent, Blocker, Claim, Decision, Intent, IntentId, IntentKey, RenewDenial, Verdict};
 use crate::wire::{raw_mode, raw_target};
 
@@ -75,6 +77,7 @@ pub(super) fn forbidden(note: &ForbiddenNote) -> String {
             format!("{} releases {} of another", harmless(agent.as_str()), name(of, *id))
         }
         Attempt::Look => format!("{} looks", harmless(agent.as_str())),
+        Attempt::SetCapacity => format!("{} sets a capacity", harmless(agent.as_str())),
     };
     let on = if what.is_empty() { String::new() } else { format!(" on {}", harmless(what)) };
     let rule = match rule {
@@ -91,12 +94,33 @@ pub(super) fn rights(note: &RightsNote, inputs: &[StoredInput]) -> String {
         Some(StoredInput::System { op: StoredOp::Release { agent, id, .. }, .. }) => name(agent, *id),
         _ => format!("input {input}"),
     };
+    let capacity = |input: usize| match inputs.get(input) {
+        Some(StoredInput::System { op: StoredOp::Capacity { path, .. }, .. }) => Some(harmless(path.as_str())),
+        _ => None,
+    };
     match note {
         RightsNote::Forbidden(note) => forbidden(note),
         RightsNote::LeftOut(count) => format!("{count} more were forbidden"),
         RightsNote::Lowered { input, sent: by } => format!("{} {}", of(*input), sent(by)),
-        RightsNote::Administered { input, by } => {
-            format!("{} was released by {}", of(*input), harmless(by.as_str()))
+        RightsNote::Administered { input, by } => match capacity(*input) {
+            Some(path) => format!("capacity of {path} was set by {}", harmless(by.as_str())),
+            None => format!("{} was released by {}", of(*input), harmless(by.as_str())),
+        },
+    }
+}
+
+/// A note of the record about what operators did, in a few words.
+pub(super) fn operator(note: &OperatorNote) -> String {
+    match note {
+        OperatorNote::Reason { reason, .. } => format!("since: {}", harmless(reason)),
+        OperatorNote::Reload(ReloadNote { at: _, by, changes, more, refused }) => {
+            let count = changes.len() + usize::try_from(*more).unwrap_or(usize::MAX - changes.len());
+            let changes = several(changes.iter().map(|change| harmless(change)), count);
+            let changes = if changes.is_empty() { "no key has changed".to_owned() } else { changes };
+            match refused {
+                None => format!("read again by {}: {changes}", harmless(by)),
+                Some(why) => format!("not read again by {}: {}", harmless(by), harmless(why)),
+            }
         }
     }
 }

@@ -6,15 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::super::output::{self, harmless};
 use super::super::signal::Hangup;
-use super::super::times::Wall;
+use super::super::times::{self, Wall};
 use super::manager::Manager;
 use super::material::Material;
-use crate::clock::{Clock, SystemClock};
 use crate::config::{Change, Config, Effect};
 use crate::coordinator::{Feasibility, Reload, Reloaded, Reloader, Told};
 use crate::limits;
 use crate::resolver::{CapacityView, RulesChange};
-use crate::types::Time;
 
 /// What the record says of who asked.
 const BY: &str = "SIGHUP";
@@ -160,7 +158,7 @@ fn told_of_set(set: usize, rules: Option<&RulesChange>) -> String {
 
 fn warn_of_too_small(view: &CapacityView) {
     let CapacityView { path, capacity, most, room_from, .. } = view;
-    let wall = Wall::at(SystemClock::start(Time::ZERO).now());
+    let wall = Wall::at(times::now());
     let until = room_from.map_or("it is raised".to_owned(), |from| wall.ahead(from));
     output::talk(format_args!(
         "warning: {}: {most} of {capacity} units are granted: nothing is taken back, and nothing more fits until {until}",

@@ -4,7 +4,7 @@ use super::held::Held;
 use super::pending::Ask;
 use super::{AgentSession, Breach, Local, Loss, News, Reply};
 use crate::types::{IntentId, Micros, Slot, Time, Token};
-use crate::wire::{Answer, CloseCode, Conflict, InForce, Refusal, Verdict};
+use crate::wire::{Answer, CapacityEntry, CloseCode, Conflict, InForce, Refusal, Verdict};
 
 impl AgentSession {
     pub(super) fn answered(&mut self, answer: Answer, now: Local) -> Result<(), Breach> {
@@ -26,6 +26,10 @@ impl AgentSession {
                 // Its id is another's: it says nothing of what this agent has under the same.
                 let id = *id;
                 self.administered(answer.request, id, answer.verdict);
+                return Ok(());
+            }
+            Some(Ask::SetCapacity(_)) => {
+                self.capacity_set(answer);
                 return Ok(());
             }
             Some(Ask::Renew { id, automatic, .. }) => {
@@ -89,6 +93,15 @@ impl AgentSession {
         };
         self.done(request);
         self.reply(request, id, Reply::Released { existed });
+    }
+
+    fn capacity_set(&mut self, Answer { request, id, verdict, extensions, .. }: Answer) {
+        let stands = match verdict {
+            Verdict::Released { .. } => CapacityEntry::in_extensions(&extensions),
+            other => return self.refused(request, id, other, true),
+        };
+        self.done(request);
+        self.reply(request, id, Reply::CapacitySet(stands));
     }
 
     fn renewal_answered(

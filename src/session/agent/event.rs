@@ -2,7 +2,7 @@
 
 use super::Terms;
 use crate::types::{IntentId, Micros, Time, Token};
-use crate::wire::{Blocker, Conflict, ContestedNews, InForce, Refusal};
+use crate::wire::{Blocker, CapacityEntry, Conflict, ContestedNews, InForce, Refusal};
 
 /// Something for the program, in the order in which it happened.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,6 +92,8 @@ pub enum Reply {
         /// Who is in the way.
         blockers: Vec<Blocker>,
     },
+    /// To who has set a capacity: how it stands after the slot; `None` where that is told in a form that is not known.
+    CapacitySet(Option<CapacityEntry>),
     /// It may or may not have been decided, and this session will not hear of it any more.
     Unknown,
 }

@@ -32,8 +32,8 @@ pub use held::{Held, Terms, stop};
 use crate::limits;
 use crate::types::{IntentId, Micros, RawIntent, Slot, Time};
 use crate::wire::{
-    Administer, Bearer, Bye, ClockPing, ClockPong, CloseCode, Degradations, Hello, Role, ToAgent,
-    ToCoordinator, VERSIONS, Welcome,
+    Administer, Bearer, Bye, ClockPing, ClockPong, CloseCode, Degradations, Hello, Role, SetCapacity,
+    ToAgent, ToCoordinator, VERSIONS, Welcome,
 };
 use held::{Due, Holdings};
 use pending::{Ask, Pending};
@@ -416,7 +416,9 @@ impl AgentSession {
             }
             // What is released is released, whoever waits for it.
             Ask::Release { .. } | Ask::Standing { .. } => {}
-            Ask::Declare { .. } | Ask::Administer { .. } | Ask::Renew { .. } => self.done(request),
+            Ask::Declare { .. } | Ask::Administer { .. } | Ask::SetCapacity(_) | Ask::Renew { .. } => {
+                self.done(request);
+            }
         }
         may_be_heard
     }
@@ -440,6 +442,15 @@ impl AgentSession {
     pub fn release_of(&mut self, whose: Administer, id: IntentId) -> Result<u64, NotTaken> {
         self.may_ask()?;
         Ok(self.ask(Ask::Administer { id, whose }))
+    }
+
+    /// Sets a capacity, as one who may administer there.
+    ///
+    /// # Errors
+    /// Where it was not taken; nothing was sent.
+    pub fn set_capacity(&mut self, what: SetCapacity) -> Result<u64, NotTaken> {
+        self.may_ask()?;
+        Ok(self.ask(Ask::SetCapacity(what)))
     }
 
     /// Forgets the grant under `id` without releasing it: it runs to its end by itself.

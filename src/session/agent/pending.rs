@@ -4,7 +4,7 @@ use super::held::Terms;
 use super::{AgentSession, Draft, Link, Local, Reply};
 use crate::limits;
 use crate::types::{IntentId, Micros, Slot, Time};
-use crate::wire::{Administer, Declaration, Declare, Extensions, Release, Renew, ToCoordinator};
+use crate::wire::{Administer, Declaration, Declare, Extensions, Release, Renew, SetCapacity, ToCoordinator};
 
 /// A request without its final answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +37,7 @@ pub(super) enum Ask {
         id: IntentId,
         whose: Administer,
     },
+    SetCapacity(SetCapacity),
     Renew {
         id: IntentId,
         until: Time,
@@ -58,7 +59,7 @@ impl Ask {
     pub(super) fn id(&self) -> IntentId {
         match self {
             Ask::Declare { id, .. } | Ask::Release { id } | Ask::Renew { id, .. } => *id,
-            Ask::Administer { .. } | Ask::Standing { .. } => IntentId::new(0),
+            Ask::Administer { .. } | Ask::SetCapacity(_) | Ask::Standing { .. } => IntentId::new(0),
         }
     }
 
@@ -69,6 +70,7 @@ impl Ask {
             Ask::Declare { draft, .. } => declaration(request, Draft::clone(draft)),
             Ask::Release { id } => Release { request, id: *id, extensions }.into(),
             Ask::Administer { id, whose } => Release::of_another(request, *id, whose).into(),
+            Ask::SetCapacity(what) => what.order(request).into(),
             Ask::Renew { id, until, .. } => Renew { request, id: *id, until: *until, extensions }.into(),
             Ask::Standing { ids } => crate::wire::standing_of(request, name, ids).into(),
         }
@@ -154,7 +156,7 @@ impl AgentSession {
             // Asked for anew, with the time of then.
             Ask::Renew { automatic, .. } => *automatic,
             Ask::Standing { .. } => true,
-            Ask::Release { .. } | Ask::Administer { .. } => false,
+            Ask::Release { .. } | Ask::Administer { .. } | Ask::SetCapacity(_) => false,
         };
         let gone: Vec<u64> = self
             .pending
@@ -173,7 +175,11 @@ impl AgentSession {
             Ask::Declare { id, draft, abandoned, claimed, .. } => {
                 !*abandoned && (*claimed || self.holdings.are_revised_by(*id, draft))
             }
-            Ask::Release { .. } | Ask::Administer { .. } | Ask::Renew { .. } | Ask::Standing { .. } => true,
+            Ask::Release { .. }
+            | Ask::Administer { .. }
+            | Ask::SetCapacity(_)
+            | Ask::Renew { .. }
+            | Ask::Standing { .. } => true,
         }
     }
 
