@@ -64,7 +64,7 @@ fn the_document_has_each_limit_that_is_counted_and_each_that_is_fixed() {
         numbers.map(|digits| digits.parse().unwrap()).collect::<Vec<u64>>()
     };
     let within = limits::PEER_LINES_WITHIN.as_us() / 1_000_000;
-    let known: [(&str, &[u64]); 21] = [
+    let known: [(&str, &[u64]); 22] = [
         ("frame", &[limits::FRAME_BYTES as u64]),
         ("batch", &[limits::BATCH as u64]),
         ("claims of an intent", &[limits::CLAIMS as u64]),
@@ -84,6 +84,7 @@ fn the_document_has_each_limit_that_is_counted_and_each_that_is_fixed() {
             &[limits::WATCHES_OF_A_CONNECTION, limits::WATCHES_OF_A_NAME, limits::WATCHES]
                 .map(|it| it as u64),
         ),
+        ("`capacities_set`", &[limits::CAPACITIES_SET as u64]),
         ("listings of a connection", &[limits::LISTINGS_OF_A_CONNECTION as u64]),
         ("connections by HTTP", &[limits::WATCHING_CONNECTIONS as u64]),
         ("`news_kept`", &[limits::NEWS_OF_A_NAME as u64, limits::NEWS_KEPT as u64]),

@@ -60,6 +60,8 @@ struct Home {
     said: BufReader<std::process::ChildStderr>,
     addr: String,
     watched: String,
+    /// What it said up to the line that was waited for last.
+    heard: String,
 }
 
 impl Home {
@@ -82,7 +84,7 @@ impl Home {
         command.current_dir(runtime.path()).stdin(Stdio::null()).stderr(Stdio::piped());
         let mut serve = command.spawn().unwrap();
         let said = BufReader::new(serve.stderr.take().unwrap());
-        let mut home = Home { runtime, serve, said, addr: String::new(), watched: String::new() };
+        let mut home = Home { runtime, serve, said, addr: String::new(), watched: String::new(), heard: String::new() };
         let line = home.line_with("watched at http://");
         home.watched = line.split('/').nth(2).unwrap().to_owned();
         let line = home.line_with("listening on ");
@@ -92,15 +94,16 @@ impl Home {
     }
 
     fn line_with(&mut self, text: &str) -> String {
-        let (mut line, mut heard) = (String::new(), String::new());
+        let mut line = String::new();
+        self.heard.clear();
         while self.said.read_line(&mut line).unwrap() > 0 {
-            heard.push_str(&line);
+            self.heard.push_str(&line);
             if line.contains(text) {
                 return line;
             }
             line.clear();
         }
-        panic!("it ended without saying {text:?}: {heard}");
+        panic!("it ended without saying {text:?}: {}", self.heard);
     }
 
     fn configure(&self, text: &str) {
@@ -332,7 +335,7 @@ fn a_file_that_is_not_right_or_needs_a_start_changes_nothing_and_says_why() {
         (wrong("capacity = 3", "capacity = -3"), &["preclaim.toml, line ", "`resource[0].capacity`"]),
         (wrong("two.key", "one.key"), &["cannot be used"]),
         (wrong("two.crt", "none.crt"), &["none.crt"]),
-        (wrong("[slot]", "[slot]") + "[slot]\nlength = \"20ms\"\n", &["slot.length \"10ms\" -> \"20ms\": counts from a start"]),
+        (right.clone() + "[slot]\nlength = \"20ms\"\n", &["slot.length \"10ms\" -> \"20ms\": counts from a start"]),
         (wrong("dir = \"state\"", "dir = \"other\""), &["state.dir \"state\" -> \"other\": counts from a start"]),
         (wrong("mode = \"open\"", "mode = \"certificate\"\nclient_ca = \"certs/ca.crt\""), &["auth.mode \"open\""]),
     ] {
@@ -413,11 +416,13 @@ fn a_capacity_is_set_under_load_by_who_may_and_reaches_who_waits() {
 
     let raised = home.by("boss", &["capacity", "set", "llm/acct1", "7", "--output", "table"]).ends(0).out;
     assert!(raised.contains("llm/acct1 has a capacity of 7 (none by the configuration)"), "{raised}");
-    assert!(matches!(runtime.block_on(waiting).unwrap(), Outcome::Granted(_)), "it fits now");
+    let Outcome::Granted(grant) = runtime.block_on(waiting).unwrap() else { panic!("it fits now") };
+    runtime.block_on(grant.release()).unwrap();
     assert_eq!(home.metric("preclaim_capacities_over"), 0.0);
 
     let line = home.reload(&ONE.text().replace("capacity = 8", "capacity = 8\n[[resource]]\npath = \"llm/acct1\"\ncapacity = 5"));
     assert!(line.contains("takes the place of 1 capacities"), "{line}");
+    assert!(home.heard.contains("warning: llm/acct1: 6 of 5 units are granted"), "{}", home.heard);
     let listed = home.by("boss", &["capacity", "ls", "llm", "--output", "json"]).ends(0).json();
     assert_eq!(
         [&listed["capacities"][0]["from"], &listed["capacities"][0]["over"]],

@@ -47,7 +47,7 @@ pub struct Rule {
     pub horizon: Option<Micros>,
     /// Whether others' claims on it may be looked at.
     pub read: bool,
-    /// Whether others' claims on it may be ended.
+    /// Whether others' claims on it may be ended, and capacities there be set.
     pub administer: bool,
 }
 
