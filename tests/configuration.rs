@@ -8,7 +8,8 @@ const DOCUMENT: &str = include_str!("../docs/CONFIGURATION.md");
 #[test]
 fn the_document_says_of_each_key_when_a_change_of_it_counts() {
     let rows = DOCUMENT.lines().filter(|line| line.starts_with("| `"));
-    let told: Vec<String> = keys().map(|(key, effect)| format!("| `{key}` | {} |", effect.as_str())).collect();
+    let told: Vec<String> =
+        keys().map(|(key, effect)| format!("| `{key}` | {} |", effect.as_str())).collect();
     assert_eq!(rows.collect::<Vec<_>>(), told, "it should say:\n{}", told.join("\n"));
 }
 

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use preclaim::clock::ManualClock;
 use preclaim::config::Limits;
 use preclaim::coordinator::{
-    Access, Coordinator, CoordinatorConfig, Identity, Operator, Reload, ReloadError, Reloaded, Reloader, Rights, Rule,
-    Told,
+    Access, Coordinator, CoordinatorConfig, Identity, Operator, Reload, ReloadError, Reloaded, Reloader,
+    Rights, Rule, Told,
 };
 use preclaim::limits;
 use preclaim::resolver::{Resource, Rules, RulesChange, SystemOp};
@@ -119,7 +119,9 @@ async fn what_was_asked_before_the_slots_end_is_judged_by_the_old_and_what_comes
     assert!(is_granted(&rig.asked(&mut lane, 1, "vault/a", None).await), "by the old rights");
     // From here on it is the next one.
     assert!(is_refused(&rig.asked(&mut lane, 2, "vault/b", None).await, Refusal::Forbidden));
-    let Verdict::Granted { start, .. } = rig.asked(&mut lane, 3, "pool", Some(2)).await else { panic!("it fits") };
+    let Verdict::Granted { start, .. } = rig.asked(&mut lane, 3, "pool", Some(2)).await else {
+        panic!("it fits")
+    };
     assert_eq!(start.as_us(), 1_004 * SLOT, "a slot after its decision");
     assert!(is_refused(&rig.asked(&mut lane, 4, "dock", None).await, Refusal::Overloaded), "two live");
     let stranger = Peer::try_connect(rig.addr, &rig.certificate, TransportConfig::default()).await;
@@ -147,7 +149,9 @@ async fn without_room_for_the_rules_in_the_slot_nothing_of_it_counts_and_in_the_
 async fn a_capacity_below_what_is_granted_is_told_and_takes_nothing_back() {
     let rig = Rig::open();
     let (_peer, mut lane, _) = rig.agent("a").await;
-    let Verdict::Granted { end, .. } = rig.asked(&mut lane, 1, "pool", Some(6)).await else { panic!("it fits") };
+    let Verdict::Granted { end, .. } = rig.asked(&mut lane, 1, "pool", Some(6)).await else {
+        panic!("it fits")
+    };
     rig.reload().await.unwrap();
     rig.clock.advance(Micros::from_us(SLOT));
     let Verdict::Conflict(conflict) = rig.asked(&mut lane, 2, "pool", Some(1)).await else {

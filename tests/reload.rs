@@ -80,11 +80,13 @@ impl Home {
             }
         }
         fs::write(runtime.path().join("preclaim.toml"), ONE.text()).unwrap();
-        let mut command = runtime.command(&["serve", "--config", "preclaim.toml", "--new", "--check-invariants"]);
+        let mut command =
+            runtime.command(&["serve", "--config", "preclaim.toml", "--new", "--check-invariants"]);
         command.current_dir(runtime.path()).stdin(Stdio::null()).stderr(Stdio::piped());
         let mut serve = command.spawn().unwrap();
         let said = BufReader::new(serve.stderr.take().unwrap());
-        let mut home = Home { runtime, serve, said, addr: String::new(), watched: String::new(), heard: String::new() };
+        let mut home =
+            Home { runtime, serve, said, addr: String::new(), watched: String::new(), heard: String::new() };
         let line = home.line_with("watched at http://");
         home.watched = line.split('/').nth(2).unwrap().to_owned();
         let line = home.line_with("listening on ");
@@ -195,7 +197,8 @@ const AGENTS: usize = 24;
 
 impl Load {
     fn begin(home: &Home) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let (told, over) = (Arc::new(Told::default()), Arc::new(AtomicBool::new(false)));
         let clients: Vec<Client> = (0..AGENTS)
             .map(|number| runtime.block_on(home.settings(&format!("robot-{number}")).connect()).unwrap())
@@ -229,7 +232,12 @@ impl Load {
     }
 }
 
-async fn ask_without_a_pause(number: usize, client: Client, told: Arc<Told>, over: Arc<AtomicBool>) -> Client {
+async fn ask_without_a_pause(
+    number: usize,
+    client: Client,
+    told: Arc<Told>,
+    over: Arc<AtomicBool>,
+) -> Client {
     let mut events = client.events();
     let own = format!("own/{number}");
     for turn in 0_u64.. {
@@ -272,7 +280,13 @@ fn a_reload_under_load_loses_no_decision_and_no_connection_and_stands_in_the_rec
         let asked = Instant::now();
         let line = home.reload(&next.text());
         longest = longest.max(asked.elapsed());
-        for said in ["read again: ", "priority.model", "resource[pool].capacity", "rule[vault].modes", "limits.undecided"] {
+        for said in [
+            "read again: ",
+            "priority.model",
+            "resource[pool].capacity",
+            "rule[vault].modes",
+            "limits.undecided",
+        ] {
             assert!(line.contains(said), "{said}: {line}");
         }
         assert!(line.contains("from slot ") && line.contains(" 0 connections were ended"), "{line}");
@@ -335,9 +349,18 @@ fn a_file_that_is_not_right_or_needs_a_start_changes_nothing_and_says_why() {
         (wrong("capacity = 3", "capacity = -3"), &["preclaim.toml, line ", "`resource[0].capacity`"]),
         (wrong("two.key", "one.key"), &["cannot be used"]),
         (wrong("two.crt", "none.crt"), &["none.crt"]),
-        (right.clone() + "[slot]\nlength = \"20ms\"\n", &["slot.length \"10ms\" -> \"20ms\": counts from a start"]),
-        (wrong("dir = \"state\"", "dir = \"other\""), &["state.dir \"state\" -> \"other\": counts from a start"]),
-        (wrong("mode = \"open\"", "mode = \"certificate\"\nclient_ca = \"certs/ca.crt\""), &["auth.mode \"open\""]),
+        (
+            right.clone() + "[slot]\nlength = \"20ms\"\n",
+            &["slot.length \"10ms\" -> \"20ms\": counts from a start"],
+        ),
+        (
+            wrong("dir = \"state\"", "dir = \"other\""),
+            &["state.dir \"state\" -> \"other\": counts from a start"],
+        ),
+        (
+            wrong("mode = \"open\"", "mode = \"certificate\"\nclient_ca = \"certs/ca.crt\""),
+            &["auth.mode \"open\""],
+        ),
     ] {
         load.goes_on();
         let line = home.reload(&text);
@@ -359,8 +382,15 @@ fn a_file_that_is_not_right_or_needs_a_start_changes_nothing_and_says_why() {
     let done: Vec<bool> = reloads.iter().map(|it| it["done"].as_bool().unwrap()).collect();
     assert_eq!(done, [[false; 7].as_slice(), &[true]].concat());
     assert!(reloads[4]["why"].as_str().unwrap().contains("slot.length"), "{reloads:?}");
-    assert!(home.audit(&["tail", "-n", "1000000", "state", "--output", "table"]).contains("[not read again by SIGHUP: "));
-    assert_eq!(records.iter().map(|it| inputs_of(it, "config")).sum::<usize>(), 2, "that of the start, and one");
+    assert!(
+        home.audit(&["tail", "-n", "1000000", "state", "--output", "table"])
+            .contains("[not read again by SIGHUP: ")
+    );
+    assert_eq!(
+        records.iter().map(|it| inputs_of(it, "config")).sum::<usize>(),
+        2,
+        "that of the start, and one"
+    );
 }
 
 /// The next offer to who waits.
@@ -380,7 +410,8 @@ fn a_capacity_is_set_under_load_by_who_may_and_reaches_who_waits() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let client = |name: &str| runtime.block_on(home.settings(name).connect()).unwrap();
     let (holder, waiter) = (client("holder"), client("waiter"));
-    let units = |count, for_secs| Intent::asap().claim(path("llm/acct1").unwrap().units(count), secs(for_secs));
+    let units =
+        |count, for_secs| Intent::asap().claim(path("llm/acct1").unwrap().units(count), secs(for_secs));
     let held = |count, for_secs| match runtime.block_on(holder.declare(units(count, for_secs))).unwrap() {
         Outcome::Granted(grant) => grant,
         other => panic!("{other:?}"),
@@ -396,7 +427,8 @@ fn a_capacity_is_set_under_load_by_who_may_and_reaches_who_waits() {
     load.goes_on();
     let refused = home.by("robot-1", &["capacity", "set", "llm/acct1", "100"]).ends(21);
     assert!(refused.err.contains("administer"), "{refused:?}");
-    let lowered = home.by("boss", &["capacity", "set", "llm/acct1", "2", "--reason", "429", "--output", "json"]);
+    let lowered =
+        home.by("boss", &["capacity", "set", "llm/acct1", "2", "--reason", "429", "--output", "json"]);
     let lowered = lowered.ends(0).json();
     assert_eq!(
         [&lowered["capacity"], &lowered["in_use"], &lowered["over"], &lowered["room_from"]],
@@ -420,7 +452,9 @@ fn a_capacity_is_set_under_load_by_who_may_and_reaches_who_waits() {
     runtime.block_on(grant.release()).unwrap();
     assert_eq!(home.metric("preclaim_capacities_over"), 0.0);
 
-    let line = home.reload(&ONE.text().replace("capacity = 8", "capacity = 8\n[[resource]]\npath = \"llm/acct1\"\ncapacity = 5"));
+    let line = home.reload(
+        &ONE.text().replace("capacity = 8", "capacity = 8\n[[resource]]\npath = \"llm/acct1\"\ncapacity = 5"),
+    );
     assert!(line.contains("takes the place of 1 capacities"), "{line}");
     assert!(home.heard.contains("warning: llm/acct1: 6 of 5 units are granted"), "{}", home.heard);
     let listed = home.by("boss", &["capacity", "ls", "llm", "--output", "json"]).ends(0).json();
@@ -437,7 +471,10 @@ fn a_capacity_is_set_under_load_by_who_may_and_reaches_who_waits() {
     });
     home.close();
     let said = home.audit(&["tail", "-n", "1000000", "state", "--output", "table"]);
-    assert!(said.contains("capacity of llm/acct1 is 2 [since: 429; capacity of llm/acct1 was set by boss]"), "{said}");
+    assert!(
+        said.contains("capacity of llm/acct1 is 2 [since: 429; capacity of llm/acct1 was set by boss]"),
+        "{said}"
+    );
     assert!(said.contains("robot-1 sets a capacity on llm/acct1: forbidden"), "{said}");
 }
 

@@ -5,8 +5,8 @@
 use std::fmt::Write as _;
 
 use preclaim::types::{
-    Agent, Class, IntentId, Micros, Path, RawClaim, RawExpect, RawIntent, RawMode, RawTarget, Slot, TaskId, Time,
-    Token, Window,
+    Agent, Class, IntentId, Micros, Path, RawClaim, RawExpect, RawIntent, RawMode, RawTarget, Slot, TaskId,
+    Time, Token, Window,
 };
 use preclaim::wire::*;
 

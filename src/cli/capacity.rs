@@ -40,10 +40,12 @@ enum Command {
 
 /// Set a capacity from now on: of a path that has one, or none yet
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  $ preclaim capacity set llm/acct1 4 --reason '429 from the provider'\n\n\
+#[command(
+    after_help = "Example:\n  $ preclaim capacity set llm/acct1 4 --reason '429 from the provider'\n\n\
     For a name whose rules have `administer` there; with `preclaim dev` for everybody. It holds over restarts, until it\n\
     is set again or a configuration with another table of resources is read. Waiting intents are granted what fits\n\
-    now, or have another offer.")]
+    now, or have another offer."
+)]
 struct Set {
     /// The path
     #[arg(value_name = "PATH", value_parser = place)]
@@ -134,7 +136,9 @@ fn said(entry: &CapacityEntry, wall: &Wall) -> String {
         return first;
     }
     let until = room_from.map_or("it is raised".to_owned(), |from| wall.ahead(from));
-    format!("{first}\n  granted now: {most} of {capacity}; nothing is taken back, and nothing new fits until {until}")
+    format!(
+        "{first}\n  granted now: {most} of {capacity}; nothing is taken back, and nothing new fits until {until}"
+    )
 }
 
 fn table(entries: &[CapacityEntry], wall: &Wall) -> Table {
@@ -265,7 +269,10 @@ mod tests {
     #[test]
     fn json_says_where_it_comes_from_and_by_how_much_it_is_too_small() {
         let told = serde_json::to_value(Body::of(&entry())).unwrap();
-        assert_eq!((&told["from"], &told["over"], &told["in_use"]), (&"run_time".into(), &3.into(), &7.into()));
+        assert_eq!(
+            (&told["from"], &told["over"], &told["in_use"]),
+            (&"run_time".into(), &3.into(), &7.into())
+        );
         assert_eq!(told["room_from"], NOW.after(Micros::from_secs(9)).as_us());
     }
 }

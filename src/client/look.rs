@@ -14,8 +14,8 @@ use super::{Client, ConnectError, Place, RequestError};
 use crate::limits;
 use crate::types::{Slot, Time};
 use crate::wire::{
-    self, Answer, CapacityEntry, CapacityPage, Extensions, FrameReader, List, ListEntry, ListReply, ToAgent, ToCoordinator, Verdict, Watch,
-    WatchEvent,
+    self, Answer, CapacityEntry, CapacityPage, Extensions, FrameReader, List, ListEntry, ListReply, ToAgent,
+    ToCoordinator, Verdict, Watch, WatchEvent,
 };
 
 /// What is to be listed or watched; all of it, unless it says otherwise.
@@ -174,8 +174,7 @@ impl Client {
 
     async fn capacities_once(&self, under: Option<&str>) -> Result<Capacities, RequestError> {
         let mut lane = LookingLane::open(self).await?;
-        let mut all =
-            Capacities { slot: Slot::new(0), at: Time::ZERO, entries: Vec::new(), is_cut: false };
+        let mut all = Capacities { slot: Slot::new(0), at: Time::ZERO, entries: Vec::new(), is_cut: false };
         let mut after = Some(String::new());
         let mut request = 0;
         while let Some(mark) = after.take_if(|_| !all.is_cut) {

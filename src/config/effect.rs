@@ -384,8 +384,15 @@ mod tests {
             format!("[[rule]]\nname = \"{first}\"\n[[rule]]\nname = \"{second}\"\nread = true\n")
         };
         let turned = "[[rule]]\nname = \"b\"\nread = true\n[[rule]]\nname = \"a\"\n";
-        assert_eq!(changes(&rules("a", "b"), turned), ["rule [a, b] -> [b, a]"], "the first that fits decides");
-        assert_eq!(changes("[[rule]]\nwho = \"a\"\n", "[[rule]]\nwho = \"b\"\n"), ["rule[1].who \"a\" -> \"b\""]);
+        assert_eq!(
+            changes(&rules("a", "b"), turned),
+            ["rule [a, b] -> [b, a]"],
+            "the first that fits decides"
+        );
+        assert_eq!(
+            changes("[[rule]]\nwho = \"a\"\n", "[[rule]]\nwho = \"b\"\n"),
+            ["rule[1].who \"a\" -> \"b\""]
+        );
         assert_eq!(changes("", "[allowance]\nsize = 5\n"), ["allowance.size left out -> 5"]);
     }
 
@@ -421,7 +428,8 @@ mod tests {
         let text = before.rules_document();
         let to = |after: &str| config(after).change_of_rules(Some((&text, &before.rules)));
         assert!(to("[[resource]]\npath = \"pool\"\ncapacity = 5\n[limits]\nlanes = 8\n").is_none());
-        let model = to("[priority]\nmodel = \"fifo\"\n[[resource]]\npath = \"pool\"\ncapacity = 5\n").unwrap();
+        let model =
+            to("[priority]\nmodel = \"fifo\"\n[[resource]]\npath = \"pool\"\ncapacity = 5\n").unwrap();
         assert!(model.resources.is_none() && model.document.contains("fifo"));
         let table = to("[[resource]]\npath = \"pool\"\ncapacity = 6\n").unwrap();
         assert_eq!(table.resources.unwrap()[0].capacity, Some(6));

@@ -92,7 +92,9 @@ impl Gate {
             let mut state = self.lock();
             let Some(settings) = &mut state.settings else { return 0 };
             settings.crypto = crypto;
-            transport.into_iter().for_each(|transport| drop(settings.transport_config(transport)));
+            if let Some(transport) = transport {
+                settings.transport_config(transport);
+            }
             self.endpoint.set_server_config(Some(settings.clone()));
             state.access = Arc::clone(&access);
             // Whoever comes from here on is looked at by the new one.

@@ -112,11 +112,7 @@ impl<O> Intake<O> {
 
     /// From the end of the slot that is open on so much is taken in, and `op` holds, which is an input of that slot. Returns
     /// the slot and its end.
-    pub(crate) fn change_room(
-        &self,
-        room: Room,
-        op: Option<(SystemOp, O)>,
-    ) -> Result<(Slot, Time), Refused> {
+    pub(crate) fn change_room(&self, room: Room, op: Option<(SystemOp, O)>) -> Result<(Slot, Time), Refused> {
         let mut state = self.lock();
         if state.draining {
             return Err(Refused::Draining);

@@ -174,10 +174,8 @@ impl Reloader {
     pub fn reload(&self, reload: Reload) -> Result<Reloaded, ReloadError> {
         let Reload { identity, access, rules, spans, rights, admission, limits, told } = reload;
         let crypto = identity.into_crypto(&access)?;
-        let connections =
-            Connections { lanes: limits.lanes, idle: limits.idle_timeout, tuning: self.tuning };
-        let terms =
-            NextTerms { rights, admission, bounds: bounds(&limits), spans, room: room(&limits) };
+        let connections = Connections { lanes: limits.lanes, idle: limits.idle_timeout, tuning: self.tuning };
+        let terms = NextTerms { rights, admission, bounds: bounds(&limits), spans, room: room(&limits) };
         let (server, hub, clock) = (&self.server, &self.server.hub, &self.server.hub.clock);
         let (has_rules, note) = (rules.is_some(), told.note(clock.now(), None));
         let (slot, end) = hub.change_terms(rules, terms, note).map_err(ReloadError::Refused)?;

@@ -136,8 +136,7 @@ mod tests {
     /// 4 units on `llm/acct1` until 110000 and 3 below it until 60000.
     fn resolver_with_grants() -> Resolver {
         let mut resolver = resolver(&[("llm/acct1", 10)]);
-        let inputs =
-            vec![declare(1, 1, "llm/acct1", 4, 100_000), declare(2, 2, "llm/acct1/big", 3, 50_000)];
+        let inputs = vec![declare(1, 1, "llm/acct1", 4, 100_000), declare(2, 2, "llm/acct1/big", 3, 50_000)];
         decide(&mut resolver, 0, inputs);
         resolver
     }

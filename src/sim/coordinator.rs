@@ -22,8 +22,8 @@ use crate::limits;
 use crate::resolver::invariants::{Breach, InvariantCheck};
 use crate::resolver::{Resolver, Rules, SlotBatch, SlotOutcome, SystemOp};
 use crate::session::coordinator::{
-    Admission, Bounds, CapacityQuery, ConnectionId, Door, Drained, Effect, Inbox, LaneId, Open, Origin, Place, Query,
-    Recovered, Rights, Room as OutboxRoom, SessionNotes, Sessions, Terms,
+    Admission, Bounds, CapacityQuery, ConnectionId, Door, Drained, Effect, Inbox, LaneId, Open, Origin,
+    Place, Query, Recovered, Rights, Room as OutboxRoom, SessionNotes, Sessions, Terms,
 };
 use crate::slot::{Asked, Closed, Collector, Refused, Room, Turned};
 use crate::types::{Agent, Micros, Slot, Time};

@@ -254,7 +254,11 @@ async fn a_capacity_that_an_agent_raises_or_lowers_reaches_who_waits_as_a_grant_
     let stands = ops.set_capacity(at(), 2, "429").await.unwrap();
     assert_eq!((stands.capacity, stands.configured, stands.in_use, stands.over()), (2, Some(6), 6, 4));
     assert_eq!(stands.room_from, Some(long.window().1));
-    assert_eq!(offered(&mut events).await, Some(long.window().1), "the short one's end is not enough any more");
+    assert_eq!(
+        offered(&mut events).await,
+        Some(long.window().1),
+        "the short one's end is not enough any more"
+    );
     assert_eq!(world.grants().len(), 2, "nothing is taken back");
     let listed = ops.capacities(Some(at())).await.unwrap();
     assert_eq!(listed.entries.iter().map(|entry| entry.over()).collect::<Vec<_>>(), [4]);
@@ -269,9 +273,8 @@ async fn a_capacity_that_an_agent_raises_or_lowers_reaches_who_waits_as_a_grant_
 async fn a_capacity_for_a_path_without_one_counts_what_is_below_it_and_lets_units_in() {
     let world = World::builder().capacity("stock/x", 5).build();
     let client = world.client("ops").await;
-    let claim = |at: &str, count| {
-        Intent::asap().claim(crate::client::path(at).unwrap().units(count), secs(5))
-    };
+    let claim =
+        |at: &str, count| Intent::asap().claim(crate::client::path(at).unwrap().units(count), secs(5));
     let Ok(Outcome::Rejected(why)) = client.declare(claim("yard", 1)).await else { panic!("it has none") };
     assert_eq!(why.reason(), crate::wire::Refusal::NoCapacity);
     let _held = granted(&client, claim("stock/x", 4)).await;

@@ -245,6 +245,9 @@ mod tests {
         let last = CapacityPage { entries: entries[..2].to_vec(), next: None };
         assert_eq!(CapacityPage::in_reply(&last.clone().reply(3, (Slot::new(1), Time::ZERO))), Some(last));
         let most = CapacityPage { entries: vec![entry(&"x".repeat(limits::PATH_BYTES))], next: None };
-        assert!(CapacityPage::in_reply(&most.reply(3, (Slot::new(1), Time::ZERO))).is_some(), "one always fits");
+        assert!(
+            CapacityPage::in_reply(&most.reply(3, (Slot::new(1), Time::ZERO))).is_some(),
+            "one always fits"
+        );
     }
 }

@@ -95,7 +95,9 @@ pub(super) fn rights(note: &RightsNote, inputs: &[StoredInput]) -> String {
         _ => format!("input {input}"),
     };
     let capacity = |input: usize| match inputs.get(input) {
-        Some(StoredInput::System { op: StoredOp::Capacity { path, .. }, .. }) => Some(harmless(path.as_str())),
+        Some(StoredInput::System { op: StoredOp::Capacity { path, .. }, .. }) => {
+            Some(harmless(path.as_str()))
+        }
         _ => None,
     };
     match note {

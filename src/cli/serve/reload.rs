@@ -72,7 +72,8 @@ impl Reloading {
             reloader.refused(&told(&changes), &lines.join("; "));
             why
         };
-        let read = Config::load(&self.file).map_err(|error| Refused { why: error.to_string(), changes: Vec::new() });
+        let read =
+            Config::load(&self.file).map_err(|error| Refused { why: error.to_string(), changes: Vec::new() });
         let next = read.and_then(|config| Next::of(&in_force, config, &self.file));
         let Next { config, material, changes, rules } = next.map_err(refuse)?;
         let set = told_of_set(reloader.capacities_set(), rules.as_ref());
@@ -149,7 +150,9 @@ fn several(items: &[String]) -> String {
 fn told_of_set(set: usize, rules: Option<&RulesChange>) -> String {
     match rules {
         Some(RulesChange { resources: Some(_), .. }) if set > 0 => {
-            format!("; the table of resources has changed, and takes the place of {set} capacities set at run time")
+            format!(
+                "; the table of resources has changed, and takes the place of {set} capacities set at run time"
+            )
         }
         Some(_) if set > 0 => format!("; {set} capacities set at run time stay"),
         _ => String::new(),
@@ -209,7 +212,11 @@ mod tests {
 
     #[test]
     fn what_was_set_at_run_time_is_said_to_stay_or_to_go() {
-        let change = |resources| RulesChange { rules: crate::resolver::Rules::default(), resources, document: "".into() };
+        let change = |resources| RulesChange {
+            rules: crate::resolver::Rules::default(),
+            resources,
+            document: "".into(),
+        };
         assert_eq!(told_of_set(0, Some(&change(None))), "");
         assert_eq!(told_of_set(2, None), "");
         assert!(told_of_set(2, Some(&change(None))).ends_with("2 capacities set at run time stay"));

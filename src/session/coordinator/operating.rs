@@ -156,7 +156,8 @@ impl Sessions {
     ) -> Vec<Effect> {
         let Some(member) = self.members.get(&from.connection).cloned() else { return Vec::new() };
         let asked = what.and_then(|SetCapacity { path, capacity, reason }| {
-            self.may_set_capacity(&member, &path, door).map_err(|denial| Denied::of_order(request, denial))?;
+            self.may_set_capacity(&member, &path, door)
+                .map_err(|denial| Denied::of_order(request, denial))?;
             let ask = Ask::SetCapacity { by: member.agent.clone(), reason: reason.as_str().into() };
             Ok((SystemOp::Capacity { path, capacity }, ask))
         });
@@ -266,7 +267,9 @@ impl CapacityQuery {
 /// The inputs of a slot that set a capacity for an agent, with where it is told.
 pub(super) fn capacities_set_in(closed: &Closed<Origin>) -> impl Iterator<Item = (&Path, Place, u64)> {
     closed.batch.inputs().iter().zip(&closed.origins).filter_map(|(input, origin)| match input {
-        Input::System { op: SystemOp::Capacity { path, .. }, .. } => Some((path, origin.from?, origin.request)),
+        Input::System { op: SystemOp::Capacity { path, .. }, .. } => {
+            Some((path, origin.from?, origin.request))
+        }
         _ => None,
     })
 }

@@ -421,7 +421,10 @@ fn of_release(release: &Release) -> Inner {
     let (request, id) = (*request, *id);
     if let Some(what) = release.sets_capacity().transpose() {
         let what = checked(what, extensions, Release::SET_CAPACITY);
-        return Inner::SetCapacity { request, what: what.map_err(|denial| Denied::of_order(request, denial)) };
+        return Inner::SetCapacity {
+            request,
+            what: what.map_err(|denial| Denied::of_order(request, denial)),
+        };
     }
     let whose = match release.administers().transpose() {
         None => return Inner::Core(vec![of_plain(request, AgentOp::Release { id }, extensions)]),
@@ -432,11 +435,7 @@ fn of_release(release: &Release) -> Inner {
 }
 
 /// What the extension `known` says, where that is right and the only one that must be understood.
-fn checked<T>(
-    said: Result<T, &'static str>,
-    extensions: &Extensions,
-    known: u16,
-) -> Result<T, Denial> {
+fn checked<T>(said: Result<T, &'static str>, extensions: &Extensions, known: u16) -> Result<T, Denial> {
     match not_understood(extensions, &[known]) {
         Some(denial) => Err(denial),
         None => said.map_err(|field| Denial { field: field.into(), ..denial(Refusal::Invalid, "") }),

@@ -10,8 +10,8 @@ use crate::session::coordinator::{
 };
 use crate::types::{Path, RawClaim, RawIntent, RawMode, RawTarget};
 use crate::wire::{
-    Answer, CapacityEntry, CapacityPage, Declaration, Declare, Extension, Extensions, Release, SetCapacity, Verdict,
-    capacities_of,
+    Answer, CapacityEntry, CapacityPage, Declaration, Declare, Extension, Extensions, Release, SetCapacity,
+    Verdict, capacities_of,
 };
 
 const LENGTH: Micros = Micros::from_ms(10);
@@ -37,8 +37,7 @@ fn coordinator() -> Coordinator {
 
 fn with_rights(rights: Rights) -> Coordinator {
     let rules = Rules { length: LENGTH, ..Rules::default() };
-    let mut coordinator =
-        Coordinator::new(Setup { rights: Arc::new(rights), ..Setup::new(rules) }, START);
+    let mut coordinator = Coordinator::new(Setup { rights: Arc::new(rights), ..Setup::new(rules) }, START);
     coordinator.sessions = coordinator.sessions.keeping_changes();
     coordinator
 }
@@ -64,7 +63,8 @@ fn who_may_administer_there_sets_a_capacity_and_is_told_how_it_stands_and_nobody
     let mut coordinator = coordinator();
     let (boss, robot) = (enter(&mut coordinator, "boss", 1), enter(&mut coordinator, "robot-1", 2));
     let told = ask(&mut coordinator, boss, order("llm/acct1", 4, "429"));
-    let [Answer { request: 5, verdict: Verdict::Released { reason: None }, extensions, .. }] = &told[..] else {
+    let [Answer { request: 5, verdict: Verdict::Released { reason: None }, extensions, .. }] = &told[..]
+    else {
         panic!("{told:?}")
     };
     let stands = CapacityEntry::in_extensions(extensions).unwrap();
@@ -90,11 +90,16 @@ fn without_a_rule_nobody_sets_one_unless_everybody_administers() {
     assert!(is_refused(&ask(&mut coordinator, boss, order("a", 1, "")), Refusal::Forbidden, ""));
     let mut coordinator = with_rights(Rights::default().everybody_administers());
     let boss = enter(&mut coordinator, "boss", 1);
-    assert!(CapacityEntry::in_extensions(&ask(&mut coordinator, boss, order("a", 1, ""))[0].extensions).is_some());
+    assert!(
+        CapacityEntry::in_extensions(&ask(&mut coordinator, boss, order("a", 1, ""))[0].extensions).is_some()
+    );
     let rules = Rights::new(vec![Rule::named("all")], None).everybody_administers();
     let mut coordinator = with_rights(rules);
     let boss = enter(&mut coordinator, "boss", 1);
-    assert!(is_refused(&ask(&mut coordinator, boss, order("a", 1, "")), Refusal::Forbidden, ""), "rules decide");
+    assert!(
+        is_refused(&ask(&mut coordinator, boss, order("a", 1, "")), Refusal::Forbidden, ""),
+        "rules decide"
+    );
 }
 
 #[test]
@@ -140,7 +145,8 @@ fn the_record_says_who_set_it_and_why_and_what_was_forbidden() {
     let mut notes = |coordinator: &mut Coordinator, from, order: Release| {
         let now = coordinator.now();
         coordinator.receive(from, order.into(), now);
-        let batch = coordinator.intake.collector.borrow_mut().close(now.after(LENGTH), Some(Slot::of(now, LENGTH)));
+        let batch =
+            coordinator.intake.collector.borrow_mut().close(now.after(LENGTH), Some(Slot::of(now, LENGTH)));
         let closed = batch.unwrap();
         let outcome = coordinator.resolver.resolve(&closed.batch);
         coordinator.now = now.after(LENGTH);
@@ -237,7 +243,11 @@ fn lower_bounds_take_back_nothing_and_let_nothing_in_until_there_is_less() {
     assert!(is_refused(&told, Refusal::Overloaded, ""), "{told:?}");
     assert_eq!(coordinator.resolver().grants().count(), 3);
     for id in [1, 2] {
-        ask(&mut coordinator, agent, Release { request: 6, id: crate::types::IntentId::new(id), ..Release::default() });
+        ask(
+            &mut coordinator,
+            agent,
+            Release { request: 6, id: crate::types::IntentId::new(id), ..Release::default() },
+        );
     }
     assert!(!is_refused(&ask(&mut coordinator, agent, declaration(5, 4, "p/4")), Refusal::Overloaded, ""));
     assert!(is_refused(&ask(&mut coordinator, agent, declaration(5, 5, "p/5")), Refusal::Overloaded, ""));
