@@ -422,7 +422,7 @@ fn a_capacity_is_set_under_load_by_who_may_and_reaches_who_waits() {
         let waiter = waiter.clone();
         async move { waiter.declare(units(1, 1).wait(secs(900))).await.unwrap() }
     });
-    assert_eq!(runtime.block_on(offered(&mut events)), short.window().1);
+    assert_eq!(runtime.block_on(offered(&mut events)), short.window(0).1);
 
     load.goes_on();
     let refused = home.by("robot-1", &["capacity", "set", "llm/acct1", "100"]).ends(21);
@@ -432,9 +432,9 @@ fn a_capacity_is_set_under_load_by_who_may_and_reaches_who_waits() {
     let lowered = lowered.ends(0).json();
     assert_eq!(
         [&lowered["capacity"], &lowered["in_use"], &lowered["over"], &lowered["room_from"]],
-        [&2.into(), &6.into(), &4.into(), &Value::from(long.window().1.as_us())]
+        [&2.into(), &6.into(), &4.into(), &Value::from(long.window(0).1.as_us())]
     );
-    assert_eq!(runtime.block_on(offered(&mut events)), long.window().1, "the new offer");
+    assert_eq!(runtime.block_on(offered(&mut events)), long.window(0).1, "the new offer");
     assert_eq!(home.metric("preclaim_capacities_over"), 1.0);
     let listed = home.by("boss", &["capacity", "ls", "llm", "--output", "table"]).ends(0).out;
     assert!(listed.contains("llm/acct1") && listed.contains("run time"), "{listed}");

@@ -249,14 +249,14 @@ async fn a_capacity_that_an_agent_raises_or_lowers_reaches_who_waits_as_a_grant_
         let other = other.clone();
         async move { other.declare(units(1, 1).wait(secs(90))).await }
     });
-    assert_eq!(offered(&mut events).await, Some(short.window().1), "when the short one ends");
+    assert_eq!(offered(&mut events).await, Some(short.window(0).1), "when the short one ends");
 
     let stands = ops.set_capacity(at(), 2, "429").await.unwrap();
     assert_eq!((stands.capacity, stands.configured, stands.in_use, stands.over()), (2, Some(6), 6, 4));
-    assert_eq!(stands.room_from, Some(long.window().1));
+    assert_eq!(stands.room_from, Some(long.window(0).1));
     assert_eq!(
         offered(&mut events).await,
-        Some(long.window().1),
+        Some(long.window(0).1),
         "the short one's end is not enough any more"
     );
     assert_eq!(world.grants().len(), 2, "nothing is taken back");

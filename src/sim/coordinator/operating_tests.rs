@@ -142,7 +142,7 @@ fn so_many_are_set_at_run_time_and_those_that_are_may_be_set_again() {
 fn the_record_says_who_set_it_and_why_and_what_was_forbidden() {
     let mut coordinator = coordinator();
     let (boss, robot) = (enter(&mut coordinator, "boss", 1), enter(&mut coordinator, "robot-1", 2));
-    let mut notes = |coordinator: &mut Coordinator, from, order: Release| {
+    let notes = |coordinator: &mut Coordinator, from, order: Release| {
         let now = coordinator.now();
         coordinator.receive(from, order.into(), now);
         let batch =
