@@ -124,20 +124,14 @@ const KEYS: &[(&str, Effect, &[&str])] = &[
     (
         "limits",
         Effect::LiveForNewConnections,
-        &[
-            "hello_timeout",
-            "idle_timeout",
-            "lanes",
-            "messages_per_second",
-            "bytes_per_second",
-            "unread_bytes",
-            "unread_timeout",
-        ],
+        &["hello_timeout", "idle_timeout", "lanes", "unread_bytes", "unread_timeout"],
     ),
     (
         "limits",
         Effect::Live,
         &[
+            "messages_per_second",
+            "bytes_per_second",
             "names",
             "sessions_per_agent",
             "sessions_kept",

@@ -32,6 +32,7 @@ mod recovery;
 mod reload;
 mod running;
 mod slot_loop;
+mod speed;
 mod view;
 
 use std::fmt;
