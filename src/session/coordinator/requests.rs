@@ -11,9 +11,9 @@ use super::{Admission, Ask, Denial, Effect, Member, Origin, Place, Sessions, Ter
 use crate::limits::{self, Limit};
 use crate::resolver::{AgentOp, SystemOp};
 use crate::slot::{Asked, Rank, Refused, Turned};
-use crate::types::{Agent, IntentId, Invalid, Micros, Time};
+use crate::types::{Agent, IntentId, Invalid, Micros, Slot, Time};
 use crate::wire::{
-    Administer, Answer, Declaration, Extensions, Refusal, Release, Renew, ToAgent, ToCoordinator, Verdict,
+    Administer, Answer, Declaration, DrainAsk, Extensions, Refusal, Release, Renew, ToAgent, ToCoordinator, Verdict,
     Watch,
 };
 
@@ -29,6 +29,14 @@ pub trait Inbox {
     /// # Errors
     /// Where nothing new is taken in.
     fn take_in(&self, agent: &Agent, batch: Vec<Asked<Origin>>) -> Result<Vec<Turned<Origin>>, Drained>;
+
+    /// A drain begins: whoever watches the coordinator is told, what waits and asks for more by `is_new` is handed back, and
+    /// what is undecided ends with `reason` in the slot that is open. Also returns when that is, as an arrival.
+    fn clear(
+        &self,
+        reason: &str,
+        is_new: &dyn Fn(&Agent, &AgentOp) -> bool,
+    ) -> (Time, Vec<Turned<Origin>>);
 
     /// Takes in what an agent asks for in the operator's place.
     ///
@@ -87,6 +95,11 @@ enum Inner {
         id: IntentId,
         whose: Result<Administer, Denied>,
     },
+    /// To drain, or how the drain stands.
+    Drain {
+        request: u64,
+        asked: Result<DrainAsk, Denied>,
+    },
     Watch(Watch),
     Bye,
     /// Answered elsewhere.
@@ -135,6 +148,7 @@ impl Sessions {
         match request {
             Inner::Core(messages) => self.hand_on(from, messages, door),
             Inner::Administer { request, id, whose } => self.administer(from, (request, id), whose, door),
+            Inner::Drain { request, asked } => self.asked_to_drain(from, request, asked, door),
             Inner::Watch(watch) => self.watch(from, &watch, door),
             Inner::Bye => self.bye(from.connection),
             Inner::Other => Vec::new(),
@@ -186,6 +200,15 @@ impl Sessions {
                 batch.into_iter().map(of).collect()
             }
         };
+        self.hand_back(turned, now)
+    }
+
+    /// Answers those who have no place for what they asked for, with why.
+    pub(super) fn hand_back(
+        &mut self,
+        turned: Vec<(Agent, Denial, AgentOp, Origin)>,
+        now: Time,
+    ) -> Vec<Effect> {
         let answers = turned.into_iter().filter_map(|(agent, denial, op, origin)| {
             self.intents.settle(&agent, &origin);
             self.pay_back(&agent, origin.cost(), now);
@@ -220,6 +243,7 @@ impl Sessions {
         if member.label.is_none() {
             return Err(self.forbid_observer(agent, attempt(&message.op), door));
         }
+        self.pass_drain(agent, &mut message.op, door.now)?;
         let bounding = match &message.op {
             AgentOp::Invalid { .. } => None,
             _ => self.weigh(agent, message, door)?,
@@ -364,6 +388,50 @@ impl Sessions {
         judged.map_err(|why| self.forbid(&member.agent, asked(), why, door.now))
     }
 
+    /// Begins a drain, or says how it stands, where the rights say so.
+    fn asked_to_drain(
+        &mut self,
+        from: Place,
+        request: u64,
+        asked: Result<DrainAsk, Denied>,
+        door: &Door<'_>,
+    ) -> Vec<Effect> {
+        let Some(member) = self.members.get(&from.connection).cloned() else { return Vec::new() };
+        let id = IntentId::new(0);
+        let asked = asked.and_then(|asked| match self.may_drain(&member, door) {
+            Ok(()) => Ok(asked),
+            Err(denial) => Err(Denied { id, request, revision: false, denial }),
+        });
+        let mut effects = match asked {
+            Ok(DrainAsk::Order(order)) => self.drain(&order, Some(member.agent), door.inbox, door.now),
+            Ok(DrainAsk::How) => Vec::new(),
+            Err(denied) => {
+                self.refusals.note(denied.denial.reason);
+                let message = self.answer_to(&member.agent, denied, door.now);
+                return vec![Effect::Send { to: from, message }];
+            }
+        };
+        let stands = self.drain_stands(from.connection);
+        let verdict = match &stands {
+            Some(_) => Verdict::Released { reason: None },
+            None => Verdict::ReleasedUnknown,
+        };
+        let extensions = stands.map(|stands| stands.extensions()).unwrap_or_default();
+        // No slot decides it.
+        let (slot, at) = (Slot::default(), Time::ZERO);
+        let message = Answer { request, id, slot, at, repeat: false, verdict, extensions }.into();
+        effects.push(Effect::Send { to: from, message });
+        effects
+    }
+
+    fn may_drain(&mut self, member: &Member, door: &Door<'_>) -> Result<(), Denial> {
+        if member.label.is_none() {
+            return Err(self.forbid_observer(&member.agent, Attempt::Drain, door));
+        }
+        let judged = self.rights.may_drain(&member.agent);
+        judged.map_err(|why| self.forbid(&member.agent, Attempt::Drain, why, door.now))
+    }
+
     /// After a reconnect an intent goes on on the lane on which its session first names it. Another session
     /// of the name takes it up only where that one is gone for good: otherwise it comes back for its news.
     fn take_up(&mut self, agent: &Agent, id: IntentId, place: Place, label: &Arc<str>) {
@@ -393,10 +461,20 @@ fn of_release(release: &Release) -> Inner {
     let Release { request, id, extensions } = release;
     let (request, id) = (*request, *id);
     let denied = |denial| Denied { id, request, revision: false, denial };
+    let invalid = |field: &str| denied(Denial { field: field.into(), ..denial(Refusal::Invalid, "") });
+    let asked = match release.asks_about_drain() {
+        Ok(None) => None,
+        Ok(Some(asked)) => Some(Ok(asked)),
+        Err(field) => Some(Err(invalid(field))),
+    };
+    if let Some(asked) = asked {
+        let asked = not_understood(extensions, &[Release::DRAIN]).map_or(asked, |denial| Err(denied(denial)));
+        return Inner::Drain { request, asked };
+    }
     let whose = match release.administers() {
         Ok(None) => return Inner::Core(vec![of_plain(request, AgentOp::Release { id }, extensions)]),
         Ok(Some(whose)) => Ok(whose),
-        Err(field) => Err(denied(Denial { field: field.into(), ..denial(Refusal::Invalid, "") })),
+        Err(field) => Err(invalid(field)),
     };
     let whose = match not_understood(extensions, &[Release::ADMINISTER]) {
         Some(denial) => Err(denied(denial)),
@@ -470,7 +548,7 @@ fn no_room_for_operator(refused: Refused, now: Time) -> Denial {
     }
 }
 
-fn denial(reason: Refusal, hint: &str) -> Denial {
+pub(super) fn denial(reason: Refusal, hint: &str) -> Denial {
     Denial { reason, field: String::new(), hint: hint.to_owned(), retry_after: None }
 }
 

@@ -21,6 +21,7 @@ use crate::types::{Agent, Claim, Intent, Micros, Mode, Path, Start, Target, Time
 pub struct Rights {
     rules: Vec<Rule>,
     allowance: Option<Allowance>,
+    all_administer: bool,
 }
 
 /// One rule: whom and what it is about, and what it allows. Default: everybody, everything, all claims without a
@@ -414,10 +415,16 @@ impl Rights {
     /// [`limits::RULES`] are a fault of the caller's and left out.
     pub fn new(mut rules: Vec<Rule>, allowance: Option<Allowance>) -> Self {
         rules.truncate(limits::RULES);
-        Rights { rules, allowance }
+        Rights { rules, allowance, all_administer: false }
     }
 
-    /// Whether there is no rule: everybody may claim and read everything, and nobody administers.
+    /// The same where whoever is let in may administer everything: for a coordinator that nobody but its own user reaches.
+    #[must_use]
+    pub fn administered_by_all(self) -> Self {
+        Rights { all_administer: true, ..self }
+    }
+
+    /// Whether there is no rule: everybody may claim and read everything, and nobody administers unless all do.
     pub fn is_open(&self) -> bool {
         self.rules.is_empty()
     }
@@ -492,12 +499,26 @@ impl Rights {
     /// # Errors
     /// Why not.
     pub fn may_administer(&self, agent: &Agent, claims: &[Claim]) -> Result<(), Forbidden> {
+        if self.all_administer {
+            return Ok(());
+        }
         let own = self.of(agent);
         if !own.rules().any(|rule| rule.administer) {
             return Err(forbidden(None, ForbiddenBy::Administer, Spot::Everything));
         }
         let mut spots = claims.iter().map(|claim| Spot::of(&claim.target));
         spots.try_for_each(|spot| own.let_through(spot, ForbiddenBy::Administer))
+    }
+
+    /// Whether the agent may have the coordinator drain: it has to administer everything.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn may_drain(&self, agent: &Agent) -> Result<(), Forbidden> {
+        if self.all_administer {
+            return Ok(());
+        }
+        self.of(agent).let_through(Spot::Everything, ForbiddenBy::Administer)
     }
 
     /// The rules about the agent, in order.
