@@ -298,6 +298,12 @@ fn to_agent() -> Vec<(&'static str, ToAgent)> {
         extensions: Extensions::NONE,
     };
     let draining = Draining { reason: "upgrade".into(), retry_after_us: Some(5), extensions: extensions() };
+    let stands = DrainStands { deadline: at(30_050_000), is_over: false, left: Some(3) };
+    let until = Draining {
+        reason: "the coordinator drains: upgrade".into(),
+        retry_after_us: Some(30_000_000),
+        extensions: stands.extensions(),
+    };
     let mut table = vec![
         ("welcome", welcome().into()),
         ("clock-pong", ClockPong { seq: 1, client_us: 2, coordinator: at(3) }.into()),
@@ -305,6 +311,7 @@ fn to_agent() -> Vec<(&'static str, ToAgent)> {
         ("list-reply", listing().into()),
         ("watch-event", event.into()),
         ("draining", draining.into()),
+        ("draining-until", until.into()),
         ("replaced", Replaced { by: "preclaim 0.2.0".into(), extensions: Extensions::NONE }.into()),
     ];
     table.extend(verdicts().into_iter().map(|(name, verdict)| (name, answer(verdict).into())));
@@ -323,6 +330,14 @@ fn to_agent() -> Vec<(&'static str, ToAgent)> {
     let lowered =
         Answer { extensions: in_force.extensions(), ..answer(Verdict::Granted { start, end, token }) };
     table.push(("granted-with-what-counts", lowered.into()));
+    let drains = Answer {
+        id: IntentId::new(0),
+        slot: Slot::new(0),
+        at: at(0),
+        extensions: stands.extensions(),
+        ..answer(Verdict::Released { reason: None })
+    };
+    table.push(("drains", drains.into()));
     table
 }
 

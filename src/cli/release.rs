@@ -57,7 +57,8 @@ impl FromStr for What {
     }
 }
 
-fn reason(text: &str) -> Result<String, String> {
+/// Why, for people.
+pub(super) fn reason(text: &str) -> Result<String, String> {
     let fits = text.len() <= limits::REASON_BYTES && !text.contains(char::is_control);
     let rule = || format!("it is up to {} bytes without control characters", limits::REASON_BYTES);
     if fits { Ok(text.to_owned()) } else { Err(rule()) }

@@ -585,6 +585,8 @@ impl Coordinator {
 }
 
 #[cfg(test)]
+mod drain_tests;
+#[cfg(test)]
 mod overload_tests;
 #[cfg(test)]
 #[cfg(feature = "daemon")] // which has the dice, and expressions

@@ -15,7 +15,7 @@ use crate::audit::{Record, StoredInput};
 use crate::clock::{Clock, SystemClock};
 use crate::limits::AUDIT_TAIL_RECORDS;
 use crate::resolver::Rank;
-use crate::session::coordinator::{Attempt, ForbiddenNote, Priority, RightsNote, Sent};
+use crate::session::coordinator::{Attempt, DrainNote, ForbiddenNote, Priority, RightsNote, Sent};
 use crate::store::{Archive, Found, Rejection, Walk};
 use crate::trace::{write_decision, write_input};
 use crate::types::{Decision, IntentId, Slot, Time};
@@ -105,7 +105,7 @@ fn line(found: &Found<'_>, format: Format) -> Result<String, Rejection> {
 fn for_people(record: &Record, wall: &Wall) -> String {
     let inputs = record.inputs.iter().map(|input| words::input(input, wall));
     let decisions = record.decisions.iter().map(|decision| words::decision(decision, wall));
-    let rights = record.notes.rights.iter().map(|note| words::rights(note, &record.inputs));
+    let rights = record.notes.rights.iter().map(|note| words::rights(note, &record.inputs, wall));
     let rights = words::several(rights, record.notes.rights.len());
     let inputs = words::several(inputs, record.inputs.len());
     let said = match (inputs.is_empty(), rights.is_empty()) {
@@ -128,7 +128,7 @@ struct Document {
     /// What ordered each decision.
     ranks: Vec<Option<RankBody>>,
     digest: String,
-    /// What was forbidden or lowered, and who administered.
+    /// What was forbidden or lowered, who administered, and orders to drain.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     rights: Vec<RightsBody>,
 }
@@ -176,6 +176,14 @@ pub(super) enum RightsBody {
         input: usize,
         by: String,
     },
+    /// The coordinator was ordered to drain.
+    Drain {
+        at: Time,
+        /// `null` by a signal.
+        by: Option<String>,
+        reason: String,
+        deadline: Time,
+    },
 }
 
 #[derive(Serialize)]
@@ -215,6 +223,12 @@ impl RightsBody {
             RightsNote::Administered { input, by } => {
                 RightsBody::Administered { input: *input, by: by.as_str().to_owned() }
             }
+            RightsNote::Drain(DrainNote { at, by, reason, deadline }) => RightsBody::Drain {
+                at: *at,
+                by: by.as_ref().map(|by| by.as_str().to_owned()),
+                reason: reason.to_string(),
+                deadline: *deadline,
+            },
         }
     }
 }
@@ -228,6 +242,7 @@ impl ForbiddenBody {
             Attempt::Release(id) => ("release", None, Some(*id)),
             Attempt::Administer(of, id) => ("administer", Some(of.as_str().to_owned()), Some(*id)),
             Attempt::Look => ("look", None, None),
+            Attempt::Drain => ("drain", None, None),
         };
         ForbiddenBody {
             at: *at,

@@ -5,7 +5,7 @@ use super::super::output::harmless;
 use super::super::times::{Wall, length};
 use crate::audit::{StoredInput, StoredOp};
 use crate::resolver::AgentOp;
-use crate::session::coordinator::{Attempt, ForbiddenNote, Priority, RightsNote, Sent};
+use crate::session::coordinator::{Attempt, DrainNote, ForbiddenNote, Priority, RightsNote, Sent};
 use crate::types::{Agent, Blocker, Claim, Decision, Intent, IntentId, IntentKey, RenewDenial, Verdict};
 use crate::wire::{raw_mode, raw_target};
 
@@ -75,6 +75,7 @@ pub(super) fn forbidden(note: &ForbiddenNote) -> String {
             format!("{} releases {} of another", harmless(agent.as_str()), name(of, *id))
         }
         Attempt::Look => format!("{} looks", harmless(agent.as_str())),
+        Attempt::Drain => format!("{} has it drain", harmless(agent.as_str())),
     };
     let on = if what.is_empty() { String::new() } else { format!(" on {}", harmless(what)) };
     let rule = match rule {
@@ -85,7 +86,7 @@ pub(super) fn forbidden(note: &ForbiddenNote) -> String {
 }
 
 /// A note of the record about rights, in a few words; of what was lowered, with the name of the intent.
-pub(super) fn rights(note: &RightsNote, inputs: &[StoredInput]) -> String {
+pub(super) fn rights(note: &RightsNote, inputs: &[StoredInput], wall: &Wall) -> String {
     let of = |input: usize| match inputs.get(input) {
         Some(StoredInput::Agent { agent, op, .. }) => name(agent, op.id()),
         Some(StoredInput::System { op: StoredOp::Release { agent, id, .. }, .. }) => name(agent, *id),
@@ -98,7 +99,16 @@ pub(super) fn rights(note: &RightsNote, inputs: &[StoredInput]) -> String {
         RightsNote::Administered { input, by } => {
             format!("{} was released by {}", of(*input), harmless(by.as_str()))
         }
+        RightsNote::Drain(note) => drain(note, wall),
     }
+}
+
+/// Who ordered a drain, until when and why.
+fn drain(note: &DrainNote, wall: &Wall) -> String {
+    let DrainNote { at: _, by, reason, deadline } = note;
+    let by = by.as_ref().map_or_else(|| "a signal".to_owned(), |by| harmless(by.as_str()));
+    let why = if reason.is_empty() { String::new() } else { format!(": {}", harmless(reason)) };
+    format!("drains until {}, by {by}{why}", wall.clock(*deadline))
 }
 
 /// What an agent asks for, after the intent's name.
