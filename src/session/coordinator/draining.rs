@@ -66,9 +66,9 @@ impl DrainState {
         self.note.is_some()
     }
 
-    /// What is to be recorded; it waits no longer.
-    pub(super) fn take_note(&mut self) -> Option<DrainNote> {
-        self.note.take()
+    /// What the record of the slot that is decided at `at` says of it: nothing that came after that slot.
+    pub(super) fn take_note(&mut self, at: Time) -> Option<DrainNote> {
+        self.note.take_if(|note| note.at < at)
     }
 
     /// A slot was decided at `at`.

@@ -173,7 +173,7 @@ impl Sessions {
             _ => None,
         };
         let mut rights = self.forbidding.take();
-        rights.extend(self.drain.take_note().map(RightsNote::Drain));
+        rights.extend(self.drain.take_note(outcome.at).map(RightsNote::Drain));
         rights.extend(closed.origins.iter().enumerate().filter_map(note_of));
         SessionNotes {
             declared: closed.origins.iter().enumerate().filter_map(by).collect(),
