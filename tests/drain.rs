@@ -350,9 +350,11 @@ fn drained_by(name: &str, begin: impl FnOnce(&Serve) -> Option<Child>, by: &str)
         record["rights"].as_array().is_some_and(|notes| notes.iter().any(|note| note["drain"].is_object()))
     };
     let record = records.into_iter().find(drains).unwrap();
-    let releases = record["inputs"].as_array().unwrap().iter().filter(|input| {
-        input.to_string().contains("the coordinator drains")
-    });
+    let releases = record["inputs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|input| input.to_string().contains("the coordinator drains"));
     assert_eq!(releases.count(), ended, "those that waited end in the record that tells of the drain");
 }
 

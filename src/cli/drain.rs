@@ -202,9 +202,10 @@ impl Wait<'_> {
         if self.client.coordinator_time().0 <= self.stands.deadline.after(GRACE) {
             return Ok(false);
         }
-        let lost = Complaint::new(ExitCode::Unreachable, "the coordinator is lost from sight while it drains")
-            .why("the connection was lost, and there is no other since")
-            .todo("look whether it has ended: it says so at the end of its log");
+        let lost =
+            Complaint::new(ExitCode::Unreachable, "the coordinator is lost from sight while it drains")
+                .why("the connection was lost, and there is no other since")
+                .todo("look whether it has ended: it says so at the end of its log");
         Err(lost)
     }
 }
@@ -224,11 +225,9 @@ mod tests {
 
     #[test]
     fn how_many_are_left_is_said_in_words() {
-        assert_eq!([None, Some(0), Some(1), Some(2)].map(grants), [
-            "an unknown number of grants",
-            "0 grants",
-            "1 grant",
-            "2 grants"
-        ]);
+        assert_eq!(
+            [None, Some(0), Some(1), Some(2)].map(grants),
+            ["an unknown number of grants", "0 grants", "1 grant", "2 grants"]
+        );
     }
 }

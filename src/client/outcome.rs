@@ -329,7 +329,9 @@ impl RequestError {
             | RequestError::Disconnected
             | RequestError::ClockUncertain { .. }
             | RequestError::Full => true,
-            RequestError::Rejected { reason, .. } => matches!(reason, Refusal::Overloaded | Refusal::Draining),
+            RequestError::Rejected { reason, .. } => {
+                matches!(reason, Refusal::Overloaded | Refusal::Draining)
+            }
             RequestError::Nonsense(_) | RequestError::Replaced => false,
         }
     }

@@ -17,8 +17,8 @@ use crate::clock::Clock;
 use crate::limits::{Limit, Reached};
 use crate::resolver::{AgentOp, Resolver, SlotOutcome, SystemOp};
 use crate::session::coordinator::{
-    Admission, ConnectionId, Denial, Door, Drained, Drains, Effect, HelloRefusal, Inbox, Origin, Place, Reader,
-    Request, Rights, Room, Scope, SessionNotes, Sessions,
+    Admission, ConnectionId, Denial, Door, Drained, Drains, Effect, HelloRefusal, Inbox, Origin, Place,
+    Reader, Request, Rights, Room, Scope, SessionNotes, Sessions,
 };
 use crate::slot::{Asked, Closed, Refused, Turned};
 use crate::transport::{Outbox, SlotNews};
@@ -306,11 +306,7 @@ impl Inbox for Way<'_> {
         self.intake.agent_inputs(agent, batch).map_err(Drained)
     }
 
-    fn clear(
-        &self,
-        reason: &str,
-        is_new: &dyn Fn(&Agent, &AgentOp) -> bool,
-    ) -> (Time, Vec<Turned<Origin>>) {
+    fn clear(&self, reason: &str, is_new: &dyn Fn(&Agent, &AgentOp) -> bool) -> (Time, Vec<Turned<Origin>>) {
         // Ahead of the first refusal: who balances loads by it sends nobody here any more.
         self.health.report(Health::Draining);
         self.intake.clear(reason, is_new)

@@ -22,8 +22,8 @@ use crate::limits;
 use crate::resolver::invariants::{Breach, InvariantCheck};
 use crate::resolver::{AgentOp, Resolver, Rules, SlotBatch, SlotOutcome, SystemOp};
 use crate::session::coordinator::{
-    Admission, Bounds, ConnectionId, Door, Drained, Drains, Effect, Inbox, LaneId, Open, Origin, Place, Query,
-    Recovered, Rights, Room as OutboxRoom, SessionNotes, Sessions, Terms,
+    Admission, Bounds, ConnectionId, Door, Drained, Drains, Effect, Inbox, LaneId, Open, Origin, Place,
+    Query, Recovered, Rights, Room as OutboxRoom, SessionNotes, Sessions, Terms,
 };
 use crate::slot::{Asked, Clearing, Closed, Collector, Refused, Room, Turned};
 use crate::types::{Agent, Micros, Slot, Time};
@@ -173,11 +173,7 @@ impl Inbox for Intake {
         Ok(self.collector.borrow_mut().agent_inputs(self.now, agent, batch))
     }
 
-    fn clear(
-        &self,
-        reason: &str,
-        is_new: &dyn Fn(&Agent, &AgentOp) -> bool,
-    ) -> (Time, Vec<Turned<Origin>>) {
+    fn clear(&self, reason: &str, is_new: &dyn Fn(&Agent, &AgentOp) -> bool) -> (Time, Vec<Turned<Origin>>) {
         let (at, turned) = self.collector.borrow_mut().turn_out(self.now, is_new);
         *self.clearing.borrow_mut() = Some(Clearing { at, reason: reason.into() });
         (at, turned)
@@ -366,8 +362,10 @@ impl Coordinator {
         }
         if self.has_drained() {
             let code = CloseCode::ShuttingDown;
-            let close = |connection: &ConnectionId| {
-                Effect::Close { connection: *connection, code, reason: code.as_str().to_owned() }
+            let close = |connection: &ConnectionId| Effect::Close {
+                connection: *connection,
+                code,
+                reason: code.as_str().to_owned(),
             };
             let closed = self.peers.keys().map(close).collect();
             effects.extend(self.carry(closed));
@@ -396,9 +394,10 @@ impl Coordinator {
             (None, Some((slot, _))) => Some(slot.decided_at(self.resolver.rules().length)),
             (None, None) => self.intake.collector.borrow().next_close(self.due()),
         };
-        let drained = self.drains().filter(|_| !self.intake.is_draining).map(|drains| {
-            if drains.is_over { self.now } else { drains.deadline }
-        });
+        let drained = self
+            .drains()
+            .filter(|_| !self.intake.is_draining)
+            .map(|drains| if drains.is_over { self.now } else { drains.deadline });
         hello.into_iter().chain(slot).chain(drained).min()
     }
 

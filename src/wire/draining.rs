@@ -141,7 +141,10 @@ mod tests {
         assert_eq!(asked(None, &"x".repeat(limits::REASON_BYTES + 1)), Err("reason"));
         assert_eq!(asked(None, "a\nb"), Err("reason"));
         let broken = Extensions::new(vec![Extension { number: DRAIN, value: vec![9; 4] }]).unwrap();
-        assert_eq!(Release { extensions: broken, ..Release::default() }.asks_about_drain(), Err("extensions"));
+        assert_eq!(
+            Release { extensions: broken, ..Release::default() }.asks_about_drain(),
+            Err("extensions")
+        );
     }
 
     #[test]

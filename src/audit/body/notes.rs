@@ -4,8 +4,8 @@ use super::read::{Read, wrong_at};
 use super::{Reader, Writer};
 use crate::limits;
 use crate::session::coordinator::{
-    Attempt, DeclaredBy, DrainNote, ForbiddenBy, ForbiddenNote, LoweredBy, Priority, RightsNote, Sent, SessionChange,
-    SessionNotes,
+    Attempt, DeclaredBy, DrainNote, ForbiddenBy, ForbiddenNote, LoweredBy, Priority, RightsNote, Sent,
+    SessionChange, SessionNotes,
 };
 use crate::types::{Class, IntentId};
 
@@ -87,7 +87,9 @@ impl Writer<'_> {
                 self.byte(if by.is_some() { BY_AGENT } else { 0 });
                 self.time(*at);
                 self.time(*deadline);
-                by.iter().for_each(|by| self.agent(by));
+                if let Some(by) = by {
+                    self.agent(by);
+                }
                 self.text(reason);
             }
         }

@@ -171,12 +171,8 @@ mod tests {
     fn a_drain_says_until_when_the_lease_is_renewed_and_why_no_further() {
         let mut news = News::new(OWN, Duration::from_secs(5));
         let reason = || "the coordinator drains: up\u{7}grade".to_owned();
-        let drains = Event::Draining {
-            reason: reason(),
-            retry_after: None,
-            deadline: Some(after(30)),
-            left: None,
-        };
+        let drains =
+            Event::Draining { reason: reason(), retry_after: None, deadline: Some(after(30)), left: None };
         assert!(news.is_new(&drains));
         let said = news.words(&drains, &Wall::utc(NOW)).unwrap();
         assert!(said.contains("renewed up to 10:31:28.350, in 30.0 s") && !said.contains('\u{7}'), "{said}");

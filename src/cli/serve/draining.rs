@@ -69,7 +69,8 @@ fn order_of(drains: &Drains) -> (Option<Agent>, Arc<str>, Time) {
 
 fn begun(drains: &Drains, now: Time) -> String {
     let by = drains.by.as_ref().map_or("a signal", |by| by.as_str());
-    let why = if drains.reason.is_empty() { String::new() } else { format!(": {}", harmless(&drains.reason)) };
+    let why =
+        if drains.reason.is_empty() { String::new() } else { format!(": {}", harmless(&drains.reason)) };
     let until = Wall::at(now).ahead(drains.deadline);
     format!("draining until {until}, by {}{why}; grants in force: {}", harmless(by), drains.left)
 }

@@ -13,8 +13,8 @@ use crate::resolver::{AgentOp, SystemOp};
 use crate::slot::{Asked, Rank, Refused, Turned};
 use crate::types::{Agent, IntentId, Invalid, Micros, Slot, Time};
 use crate::wire::{
-    Administer, Answer, Declaration, DrainAsk, Extensions, Refusal, Release, Renew, ToAgent, ToCoordinator, Verdict,
-    Watch,
+    Administer, Answer, Declaration, DrainAsk, Extensions, Refusal, Release, Renew, ToAgent, ToCoordinator,
+    Verdict, Watch,
 };
 
 /// Nothing new is taken in: the batch, as it was.
@@ -32,11 +32,7 @@ pub trait Inbox {
 
     /// A drain begins: whoever watches the coordinator is told, what waits and asks for more by `is_new` is handed back, and
     /// what is undecided ends with `reason` in the slot that is open. Also returns when that is, as an arrival.
-    fn clear(
-        &self,
-        reason: &str,
-        is_new: &dyn Fn(&Agent, &AgentOp) -> bool,
-    ) -> (Time, Vec<Turned<Origin>>);
+    fn clear(&self, reason: &str, is_new: &dyn Fn(&Agent, &AgentOp) -> bool) -> (Time, Vec<Turned<Origin>>);
 
     /// Takes in what an agent asks for in the operator's place.
     ///

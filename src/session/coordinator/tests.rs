@@ -89,11 +89,7 @@ impl Inbox for Queue {
         Ok(self.0.borrow_mut().agent_inputs(self.1, agent, batch))
     }
 
-    fn clear(
-        &self,
-        _: &str,
-        is_new: &dyn Fn(&Agent, &AgentOp) -> bool,
-    ) -> (Time, Vec<Turned<Origin>>) {
+    fn clear(&self, _: &str, is_new: &dyn Fn(&Agent, &AgentOp) -> bool) -> (Time, Vec<Turned<Origin>>) {
         self.0.borrow_mut().turn_out(self.1, is_new)
     }
 

@@ -4,9 +4,7 @@ use super::tests::{LENGTH, START, answers, enter};
 use super::*;
 use crate::session::coordinator::{Rule, What};
 use crate::types::{IntentId, RawClaim, RawIntent, RawMode, RawTarget};
-use crate::wire::{
-    Answer, Declaration, Declare, DrainAsk, DrainStands, Draining, Release, Renew, Verdict,
-};
+use crate::wire::{Answer, Declaration, Declare, DrainAsk, DrainStands, Draining, Release, Renew, Verdict};
 
 const SECOND_US: u64 = 1_000_000;
 /// How long the drains here last.
