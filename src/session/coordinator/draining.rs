@@ -130,19 +130,24 @@ impl Sessions {
         if self.draining.is_some() {
             return Vec::new();
         }
-        let deadline = now.after(order.within.unwrap_or(self.drain.within).min(limits::DRAIN_MOST));
+        let within = order.within.unwrap_or(self.drain.within).min(limits::DRAIN_MOST);
         let reason: Arc<str> = order.reason.as_str().into();
+        let is_first = self.drain.present.is_none();
+        let (at, turned) = if is_first {
+            let is_new = |agent: &Agent, op: &AgentOp| self.asks_for_more(agent, op, now);
+            inbox.clear(&words(&reason), &is_new)
+        } else {
+            (now, Vec::new())
+        };
+        let deadline = at.after(within);
         if self.changes.is_some() {
             let (by, reason) = (by.clone(), Arc::clone(&reason));
-            self.drain.note = Some(DrainNote { at: now, by, reason, deadline });
+            self.drain.note = Some(DrainNote { at, by, reason, deadline });
         }
-        if let Some(drain) = &mut self.drain.present {
-            (drain.deadline, drain.by, drain.reason) = (deadline, by, reason);
-            return self.tell_all_to_drain(now);
-        }
-        let is_new = |agent: &Agent, op: &AgentOp| self.asks_for_more(agent, op, now);
-        let (since, turned) = inbox.clear(&words(&reason), &is_new);
-        self.drain.present = Some(Drain { since, deadline, by, reason, is_cleared: false });
+        self.drain.present = Some(match self.drain.present.take() {
+            None => Drain { since: at, deadline, by, reason, is_cleared: false },
+            Some(drain) => Drain { deadline, by, reason, ..drain },
+        });
         let mut effects = self.tell_all_to_drain(now);
         effects.extend(self.hand_back_for_drain(turned, now));
         effects

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::resolver::{Resolver, Rules, SystemOp};
+use crate::resolver::{AgentOp, Resolver, Rules, SystemOp};
 use crate::slot::{Asked, Collector, Refused, Turned};
 use crate::types::{IntentKey, RawClaim, RawIntent, RawMode, RawTarget, Token};
 use crate::wire::{Declaration, Declare, Extensions, Hello, Release, Renew, Role, Verdict};
