@@ -275,7 +275,7 @@ fn judge(workers: &[Worker]) -> BTreeMap<&'static str, usize> {
         let began = worker.deadline.unwrap().as_us() - WITHIN_US;
         for fate in worker.fates.values() {
             if let Fate::Granted(at) = fate {
-                assert!(at.as_us() <= began, "granted at {at}, and the drain began at {began}");
+                assert!(at.as_us() <= began, "granted at {at:?}, and the drain began at {began}");
             }
             let name = match fate {
                 Fate::Granted(_) => "granted",
