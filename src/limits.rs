@@ -226,6 +226,10 @@ pub const STANDINGS: usize = 64;
 /// Starts by an agent's own clock that a client remembers of declarations that ended as unknown, so that
 /// they can be asked again with the same content: looked through one by one, and rarely any.
 pub const UNKNOWN_STARTS: usize = 256;
+/// The longest that a drain waits for holders: a day, as far as grants reach ahead unless configured otherwise.
+pub const DRAIN_MOST: Micros = Micros::from_secs(24 * 3600);
+/// How long a drain waits for holders, unless configured or asked for otherwise: a few usual leases.
+pub const DRAIN_WITHIN: Micros = Micros::from_secs(30);
 /// The longest that whoever finds no room is told to stay away, and that a request waits which is made again
 /// because the coordinator had none.
 pub const ASK_AGAIN_MOST: Micros = Micros::from_secs(5);

@@ -21,8 +21,8 @@ use preclaim::resolver::{
     StateDigest, SystemOp,
 };
 use preclaim::session::coordinator::{
-    Attempt, DeclaredBy, ForbiddenBy, ForbiddenNote, LoweredBy, OperatorNote, Priority, ReloadNote,
-    RightsNote, Route, Sent, SessionChange, SessionNotes,
+    Attempt, DeclaredBy, DrainNote, ForbiddenBy, ForbiddenNote, LoweredBy, OperatorNote, Priority,
+    ReloadNote, RightsNote, Route, Sent, SessionChange, SessionNotes,
 };
 use preclaim::types::*;
 use trace::{agent, path};
@@ -220,6 +220,11 @@ fn sent() -> Sent {
     Sent { priority, by: LoweredBy { rule: Some("robots".into()), allowance: true } }
 }
 
+fn drain(by: Option<Agent>, reason: &str) -> RightsNote {
+    let (at, deadline) = (at(NOW - 2), at(NOW + 30_000_000));
+    RightsNote::Drain(DrainNote { at, by, reason: reason.into(), deadline })
+}
+
 /// One of each note about rights, and of each attempt.
 fn rights() -> Vec<RightsNote> {
     let id = IntentId::new(300);
@@ -229,6 +234,7 @@ fn rights() -> Vec<RightsNote> {
         Attempt::Release(id),
         Attempt::Administer(agent("lift-2"), id),
         Attempt::Look,
+        Attempt::Drain,
         Attempt::SetCapacity,
     ];
     let forbidden = attempts.into_iter().zip(ForbiddenBy::ALL).map(|(asked, by)| {
@@ -245,6 +251,8 @@ fn rights() -> Vec<RightsNote> {
         RightsNote::LeftOut(1_000),
         RightsNote::Lowered { input: 0, sent: sent() },
         RightsNote::Administered { input: 8, by: agent("boss") },
+        drain(Some(agent("boss")), "upgrade"),
+        drain(None, ""),
     ];
     forbidden.chain(others).collect()
 }

@@ -64,7 +64,7 @@ fn the_document_has_each_limit_that_is_counted_and_each_that_is_fixed() {
         numbers.map(|digits| digits.parse().unwrap()).collect::<Vec<u64>>()
     };
     let within = limits::PEER_LINES_WITHIN.as_us() / 1_000_000;
-    let known: [(&str, &[u64]); 22] = [
+    let known: [(&str, &[u64]); 23] = [
         ("frame", &[limits::FRAME_BYTES as u64]),
         ("batch", &[limits::BATCH as u64]),
         ("claims of an intent", &[limits::CLAIMS as u64]),
@@ -91,6 +91,7 @@ fn the_document_has_each_limit_that_is_counted_and_each_that_is_fixed() {
         ("`peer_lines`", &[limits::PEER_LINES_OF_AN_ADDRESS, limits::PEER_LINES, within]),
         ("addresses in the log", &[limits::PEER_LINES_ADDRESSES as u64]),
         ("bytes of a file with certificates, keys, lists or tokens", &[limits::PEM_BYTES as u64]),
+        ("seconds of a drain", &[limits::DRAIN_MOST.as_us() / 1_000_000]),
     ];
     for (name, values) in known {
         assert_eq!(value_of(name), values, "{name}");

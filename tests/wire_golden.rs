@@ -137,6 +137,7 @@ fn to_coordinator() -> Vec<(&'static str, ToCoordinator)> {
         extensions: extensions(),
     };
     let (request, id, extensions) = (4, IntentId::new(41), Extensions::NONE);
+    let order = DrainOrder { within: Some(Micros::from_secs(30)), reason: "upgrade".into() };
     vec![
         (
             "hello",
@@ -198,6 +199,8 @@ fn to_coordinator() -> Vec<(&'static str, ToCoordinator)> {
             )
             .into(),
         ),
+        ("release-that-drains", Release::about_drain(request, &DrainAsk::Order(order)).into()),
+        ("release-that-asks-of-the-drain", Release::about_drain(request, &DrainAsk::How).into()),
         ("set-capacity", set_capacity().order(request).into()),
         ("renew", Renew { request, id, until: at(90_000), extensions: extensions.clone() }.into()),
         (
@@ -316,6 +319,12 @@ fn to_agent() -> Vec<(&'static str, ToAgent)> {
         extensions: Extensions::NONE,
     };
     let draining = Draining { reason: "upgrade".into(), retry_after_us: Some(5), extensions: extensions() };
+    let stands = DrainStands { deadline: at(30_050_000), is_over: false, left: Some(3) };
+    let until = Draining {
+        reason: "the coordinator drains: upgrade".into(),
+        retry_after_us: Some(30_000_000),
+        extensions: stands.extensions(),
+    };
     let mut table = vec![
         ("welcome", welcome().into()),
         ("clock-pong", ClockPong { seq: 1, client_us: 2, coordinator: at(3) }.into()),
@@ -323,6 +332,7 @@ fn to_agent() -> Vec<(&'static str, ToAgent)> {
         ("list-reply", listing().into()),
         ("watch-event", event.into()),
         ("draining", draining.into()),
+        ("draining-until", until.into()),
         ("replaced", Replaced { by: "preclaim 0.2.0".into(), extensions: Extensions::NONE }.into()),
     ];
     table.extend(verdicts().into_iter().map(|(name, verdict)| (name, answer(verdict).into())));
@@ -341,6 +351,14 @@ fn to_agent() -> Vec<(&'static str, ToAgent)> {
     let lowered =
         Answer { extensions: in_force.extensions(), ..answer(Verdict::Granted { start, end, token }) };
     table.push(("granted-with-what-counts", lowered.into()));
+    let drains = Answer {
+        id: IntentId::new(0),
+        slot: Slot::new(0),
+        at: at(0),
+        extensions: stands.extensions(),
+        ..answer(Verdict::Released { reason: None })
+    };
+    table.push(("drains", drains.into()));
     let set = Answer {
         id: IntentId::new(0),
         extensions: capacity(Some(at(60_000))).extensions(),

@@ -297,6 +297,9 @@ impl Follower {
 fn lowered(note: &RightsNote) -> Option<(usize, &Sent)> {
     match note {
         RightsNote::Lowered { input, sent } => Some((*input, sent)),
-        RightsNote::Forbidden(_) | RightsNote::LeftOut(_) | RightsNote::Administered { .. } => None,
+        RightsNote::Forbidden(_)
+        | RightsNote::LeftOut(_)
+        | RightsNote::Administered { .. }
+        | RightsNote::Drain(_) => None,
     }
 }

@@ -68,8 +68,10 @@ pub(super) fn run(args: Args) -> ExitCode {
     let length = show_duration(config.rules.length);
     // Anywhere that is free: `preclaim top` finds it, as clients do.
     let watched = args.watching.of(&config).unwrap_or(Watched::ANYWHERE);
-    // Whoever reaches it is on this machine, or may do everything.
-    config.rights = config.rights.everybody_administers();
+    // Whoever reaches it on this machine is its user, as long as there are no rules.
+    if config.listen.ip().is_loopback() {
+        config.rights = config.rights.everybody_administers();
+    }
     let config = coordinator_config(config, identity, args.check_invariants);
     run_coordinator(config, Some(watched), None, |coordinator, at| announce(coordinator, at, &length))
 }

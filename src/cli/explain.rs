@@ -220,7 +220,7 @@ fn advice(reason: Refusal) -> (&'static str, &'static str) {
         Refusal::OverCapacity => ("it asks for more units than there are", "ask for fewer units"),
         Refusal::Forbidden => ("this name has no right to it", "ask the operator, or use another --name"),
         Refusal::Overloaded => ("the coordinator has no room for it now", "the same again in a while"),
-        Refusal::Draining => ("the coordinator is shutting down", "the same again when it is back"),
+        Refusal::Draining => ("the coordinator shuts down or drains", "the same again when it is back"),
         Refusal::Infeasible => (
             "a check of the operator's found that it cannot be carried out",
             "plan it anew, slower or nearer",

@@ -17,6 +17,7 @@ mod connect;
 mod declare;
 mod dev;
 mod doctor;
+mod drain;
 pub mod exit;
 mod expect;
 mod explain;
@@ -71,6 +72,7 @@ enum Command {
     Declare(declare::Args),
     Release(release::Args),
     Renew(renew::Args),
+    Drain(drain::Args),
     Hold(hold::Args),
     /// What `hold` starts, on its way to become the command
     #[command(hide = true)]
@@ -110,6 +112,7 @@ pub fn main() -> process::ExitCode {
         Command::Declare(args) => declare::run(&args),
         Command::Release(args) => release::run(&args),
         Command::Renew(args) => renew::run(&args),
+        Command::Drain(args) => drain::run(&args),
         Command::Ls(args) => ls::run(&args),
         Command::Watch(args) => watch::run(&args),
         Command::Top(args) => top::run(&args),

@@ -1,5 +1,6 @@
 //! `preclaim serve`: the coordinator, as its configuration says.
 
+mod draining;
 mod manager;
 mod material;
 mod reload;
@@ -9,10 +10,11 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use self::draining::Draining;
 use self::manager::Manager;
 use self::material::Material;
 use self::reload::Reloading;
-use super::signal::{Hangup, Stop};
+use super::signal::{DrainSignal, Hangup, Stop};
 use super::{ExitCode, output, times};
 use crate::audit::NoJournal;
 use crate::clock::Reading;
@@ -47,8 +49,9 @@ Example:
       --cert certs/agents/robot-1.crt --key certs/agents/robot-1.key
 
 SIGHUP has it read its configuration and the files that it names again: all of it counts from one slot's end on, or, where
-something is not right or counts from a start on alone, none of it, and why is said (docs/CONFIGURATION.md). SIGINT and SIGTERM stop it: the open
-slot is decided and answered, agents are told. A service manager that listens on NOTIFY_SOCKET (systemd, Type=notify)
+something is not right or counts from a start on alone, none of it, and why is said (docs/CONFIGURATION.md). SIGINT and
+SIGTERM stop it: the open slot is decided and answered, agents are told. SIGUSR2 has it drain, as `preclaim drain`
+does. A service manager that listens on NOTIFY_SOCKET (systemd, Type=notify)
 is told when it is ready, reloads and stops, and its watchdog while the slot loop gets on.";
 
 /// Run the coordinator as a configuration file says
@@ -269,6 +272,7 @@ pub(super) fn coordinator_config(
         observer: None,
         check_invariants,
         host: config.host,
+        drain_within: config.drain_within,
     }
 }
 
@@ -306,11 +310,13 @@ pub(super) fn run_coordinator<T>(
         config.observer = Some(Arc::clone(metrics) as Arc<dyn Observer>);
     }
     let manager = Arc::new(Manager::of_environment());
+    let keeps = config.recovered.is_some();
     let ended = runtime.block_on(async {
         // Before anything is said: who reads that it listens may stop it at once.
         let stop = stop_signal().map_err(|error| failed(&CoordinatorError::Start(error)))?;
         let hangup = reloading.is_some().then(Hangup::listen).transpose();
         let hangup = hangup.map_err(|error| failed(&CoordinatorError::Start(error)))?;
+        let drain = DrainSignal::listen().map_err(|error| failed(&CoordinatorError::Start(error)))?;
         let coordinator = Coordinator::bind(config).map_err(|error| cannot_listen(&error))?;
         let watched_at = match watched {
             Some((watched, metrics)) => Some(watch(watched, metrics, &coordinator).await?),
@@ -320,13 +326,16 @@ pub(super) fn run_coordinator<T>(
             tokio::spawn(reloading.follow(hangup, coordinator.reloader(), Arc::clone(&manager)));
         }
         manager.follow(&coordinator);
+        let draining = Draining::attend(&coordinator, drain, Arc::clone(&manager), keeps);
         // What it returns lasts as long as the coordinator.
         let _ready = ready(&coordinator, watched_at);
         let stop = async {
             stop.await;
             manager.stops();
         };
-        coordinator.run(stop).await.map_err(|error| failed(&error))
+        let ended = coordinator.run(stop).await.map_err(|error| failed(&error));
+        draining.tell_end();
+        ended
     });
     // Whatever a task still waits for, the coordinator has ended.
     runtime.shutdown_background();

@@ -1,4 +1,4 @@
-//! Being asked to stop, by SIGINT (Ctrl-C) or SIGTERM, or to read files again, by SIGHUP.
+//! Being asked to stop, by SIGINT (Ctrl-C) or SIGTERM, to read files again, by SIGHUP, or to drain, by SIGUSR2.
 
 use std::io;
 
@@ -34,6 +34,25 @@ impl Hangup {
     /// Where the system does not hand the signal over.
     pub(super) fn listen() -> io::Result<Self> {
         signal(SignalKind::hangup()).map(Hangup)
+    }
+
+    /// Resolves when it comes, once for those that came meanwhile. Cancel safe.
+    pub(super) async fn asked(&mut self) {
+        if self.0.recv().await.is_none() {
+            // It comes no more.
+            std::future::pending().await
+        }
+    }
+}
+
+/// Hears SIGUSR2 from its making on; it does not end the process any more.
+pub(super) struct DrainSignal(Signal);
+
+impl DrainSignal {
+    /// # Errors
+    /// Where the system does not hand the signal over.
+    pub(super) fn listen() -> io::Result<Self> {
+        signal(SignalKind::user_defined2()).map(DrainSignal)
     }
 
     /// Resolves when it comes, once for those that came meanwhile. Cancel safe.

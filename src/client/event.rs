@@ -140,12 +140,19 @@ pub enum Event {
     },
     /// A newer process has taken over this name and label: its grants are that one's.
     Replaced,
-    /// The coordinator shuts down and takes nothing new.
+    /// The coordinator takes nothing new: it shuts down at once, or drains. What is declared is refused as
+    /// [draining](crate::wire::Refusal::Draining), which may be had again from whoever takes over, and what waits ends so. Where it
+    /// drains, grants may be used, given back and renewed up to the deadline; what stands then stands on, and whoever takes over
+    /// knows it.
     Draining {
         /// Why, for people; may be empty.
         reason: String,
         /// When to try again, where that is known.
         retry_after: Option<Duration>,
+        /// Until when holders may go on, by the coordinator's clock; `None` where it stops at once.
+        deadline: Option<Time>,
+        /// Grants in force, all agents' together, where it drains and this agent may administer.
+        left: Option<u64>,
     },
     /// The coordinator's time is known less well than it should be, or one of the clocks jumped.
     ClockUncertain {

@@ -101,7 +101,7 @@ pub use tuning::{Congestion, Tuning};
 
 use crate::session::agent::{Bounds, Draft, Local, NotTaken, Reply};
 use crate::types::{Agent, IntentId, Micros, Time};
-use crate::wire::{Administer, Welcome};
+use crate::wire::{Administer, DrainAsk, DrainOrder, DrainStands, Welcome};
 use shared::{Answered, Asked, Phase, Shared, State};
 
 /// What any span is cut to, so that it can be added to any instant.
@@ -381,6 +381,44 @@ impl Client {
         }
     }
 
+    /// Has the coordinator drain: from then on it grants nothing new and ends what waits, and all its agents are told until when
+    /// they may go on; it stops once no grant is in force, or at the deadline. `within` is how long that is from now, at most
+    /// [`limits::DRAIN_MOST`](crate::limits::DRAIN_MOST), or `None` for what it is configured with; `reason` is told to agents
+    /// (up to [`limits::REASON_BYTES`](crate::limits::REASON_BYTES) bytes without control characters). Ordered again, the
+    /// deadline comes nearer or is put off; it is not taken back. Rules must let this agent administer everything. Cancel
+    /// safe: it may or may not be done.
+    ///
+    /// # Errors
+    /// Where no answer can be had in time, or it is [forbidden](crate::wire::Refusal::Forbidden).
+    pub async fn drain(
+        &self,
+        within: Option<Duration>,
+        reason: impl Into<String>,
+    ) -> Result<DrainStands, RequestError> {
+        let order = DrainOrder { within: within.map(Micros::from), reason: reason.into() };
+        let stands = self.about_drain(DrainAsk::Order(order)).await?;
+        stands.ok_or_else(|| RequestError::Nonsense("it was to drain, and does not".into()))
+    }
+
+    /// How the coordinator's drain stands; `None` where there is none. As [`Client::drain`], for those who may administer.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn drain_stands(&self) -> Result<Option<DrainStands>, RequestError> {
+        self.about_drain(DrainAsk::How).await
+    }
+
+    async fn about_drain(&self, asked: DrainAsk) -> Result<Option<DrainStands>, RequestError> {
+        let asked = self.shared().with(|state, _| {
+            let request = state.session.drain(asked)?;
+            Ok((request, state.wait_for(request, Asked::Other)))
+        });
+        match self.answer_to(asked).await? {
+            Reply::Drains(stands) => Ok(stands),
+            other => Err(not_done(other)),
+        }
+    }
+
     /// Asks for a new end of the lease `id`, whichever session of this name declared it. Cancel safe: the
     /// renewal may or may not be done.
     ///
@@ -630,9 +668,8 @@ fn to_outcome(id: IntentId, reply: Reply) -> Result<Plain, DeclareError> {
         | Reply::Released { .. }
         | Reply::Renewed { .. }
         | Reply::RenewDenied { .. }
-        | Reply::CapacitySet(_) => {
-            return Err(DeclareError::Unknown { id });
-        }
+        | Reply::Drains(_)
+        | Reply::CapacitySet(_) => return Err(DeclareError::Unknown { id }),
     })
 }
 

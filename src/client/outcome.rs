@@ -232,7 +232,7 @@ pub enum DeclareError {
         /// How far it may be off, either way.
         uncertainty: Duration,
     },
-    /// The coordinator takes nothing new: it shuts down, or cannot keep records. Nothing was sent.
+    /// The coordinator takes nothing new: it shuts down, drains, or cannot keep records. Nothing was sent.
     #[error("the coordinator takes nothing new ({reason}); nothing was sent")]
     Draining {
         /// Why, as it says.
@@ -329,7 +329,9 @@ impl RequestError {
             | RequestError::Disconnected
             | RequestError::ClockUncertain { .. }
             | RequestError::Full => true,
-            RequestError::Rejected { reason, .. } => *reason == Refusal::Overloaded,
+            RequestError::Rejected { reason, .. } => {
+                matches!(reason, Refusal::Overloaded | Refusal::Draining)
+            }
             RequestError::Nonsense(_) | RequestError::Replaced => false,
         }
     }

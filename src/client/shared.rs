@@ -541,8 +541,8 @@ impl State {
                 }
             }
             News::GaveUp { id } => Event::GaveUp { id },
-            News::Draining { reason, retry_after } => {
-                Event::Draining { reason, retry_after: retry_after.map(Micros::to_std) }
+            News::Draining { reason, retry_after, deadline, left } => {
+                Event::Draining { reason, retry_after: retry_after.map(Micros::to_std), deadline, left }
             }
             News::Replaced => Event::Replaced,
             // The agent's own doing is no news to it: the stream ends.

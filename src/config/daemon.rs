@@ -1,12 +1,15 @@
-//! The daemon's own sections: listen, metrics, tls, auth. `preclaim resolve` checks them and
+//! The daemon's own sections: listen, metrics, tls, auth, drain. `preclaim resolve` checks them and
 //! leaves them alone.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use super::rules::duration_within;
 use super::tree::{Fault, Field};
+use crate::limits;
 use crate::pki::NameRule;
+use crate::types::Micros;
 
 /// Where the daemon listens unless it is told otherwise: this machine alone.
 pub(super) const LISTEN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7411));
@@ -69,6 +72,12 @@ pub(super) fn metrics(field: Field<'_>) -> Result<(Option<SocketAddr>, bool), Fa
         if page && addr.is_none() { Err(field.wrong("left out, or `addr` beside it")) } else { Ok(page) }
     })?;
     Ok((addr, page.unwrap_or(false)))
+}
+
+/// How long a drain waits for holders.
+pub(super) fn drain(field: Field<'_>) -> Result<Micros, Fault> {
+    let deadline = |field: Field<'_>| duration_within(field, Micros::ZERO, limits::DRAIN_MOST);
+    Ok(field.table(&["deadline"])?.optional("deadline", deadline)?.unwrap_or(limits::DRAIN_WITHIN))
 }
 
 pub(super) fn tls(field: Field<'_>) -> Result<TlsFiles, Fault> {

@@ -45,7 +45,7 @@ use crate::resolver::{Rules, RulesChange};
 use crate::session::coordinator::Rights;
 use crate::space::motion::MotionLimits;
 pub use crate::store::Durability;
-use crate::types;
+use crate::types::{self, Micros};
 
 /// The file that `preclaim config init` prints: every key, with its default and what it means.
 pub const TEMPLATE: &str = include_str!("template.toml");
@@ -67,6 +67,7 @@ const SECTIONS: &[&str] = &[
     "state",
     "limits",
     "host",
+    "drain",
 ];
 
 /// A configuration in which every value has been checked.
@@ -95,6 +96,8 @@ pub struct Config {
     pub limits: Limits,
     /// What the daemon's threads ask of the machine.
     pub host: HostConfig,
+    /// How long a drain waits for holders, unless its order says otherwise.
+    pub drain_within: Micros,
     /// What the values were read from, so that a later change builds on it.
     document: Table,
 }
@@ -114,6 +117,7 @@ impl Default for Config {
             state: None,
             limits: Limits::default(),
             host: HostConfig::default(),
+            drain_within: bounds::DRAIN_WITHIN,
             document: Table::default(),
         }
     }
@@ -217,6 +221,7 @@ fn check(root: &Node) -> Result<Config, Fault> {
         state: sections.optional("state", state::state)?,
         limits: sections.optional("limits", limits::limits)?.unwrap_or(default.limits),
         host: sections.optional("host", host::host)?.unwrap_or(default.host),
+        drain_within: sections.optional("drain", daemon::drain)?.unwrap_or(default.drain_within),
         document,
     })
 }

@@ -56,6 +56,7 @@ fn an_empty_file_and_the_template_mean_the_defaults() {
         let config = parse(text);
         assert_eq!(format!("{:?}", (&config.rules, &config.limits, &config.auth)), default);
         assert_eq!((config.listen, config.tls, config.state), (daemon::LISTEN, None, None));
+        assert_eq!(config.drain_within, bounds::DRAIN_WITHIN);
     }
 }
 

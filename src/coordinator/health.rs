@@ -12,7 +12,7 @@ pub enum Health {
     Starting,
     /// It decides.
     Ready,
-    /// It decides what has arrived, and takes nothing new.
+    /// It grants nothing new, and ends soon: at once, or when a [drain](super::Drainer) is over.
     Draining,
     /// It decides nothing any more, and why. A restart recovers.
     Halted(Arc<str>),

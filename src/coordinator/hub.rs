@@ -8,25 +8,30 @@ use std::cell::RefCell;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::watch;
+
+use super::health::{Health, Reporter};
 use super::intake::Intake;
 use super::slot_loop::Publish;
 use crate::clock::Clock;
 use crate::limits::{Limit, Reached};
-use crate::resolver::{Resolver, RulesChange, SlotOutcome, SystemOp};
+use crate::resolver::{AgentOp, Resolver, RulesChange, SlotOutcome, SystemOp};
 use crate::session::coordinator::{
-    Admission, Bounds, ConnectionId, Denial, Door, Drained, Effect, HelloRefusal, Inbox, Origin, Place,
-    Reader, ReloadNote, Request, Rights, Room, Scope, SessionNotes, Sessions, Spans,
+    Admission, Bounds, ConnectionId, Denial, Door, Drained, Drains, Effect, HelloRefusal, Inbox, Origin,
+    Place, Reader, ReloadNote, Request, Rights, Room, Scope, SessionNotes, Sessions, Spans,
 };
 use crate::slot::{self, Asked, Closed, Refused, Turned};
 use crate::transport::{Outbox, SlotNews};
-use crate::types::{Agent, FixedMap, Path, Slot, Time};
-use crate::wire::{CloseCode, Hello, ToAgent};
+use crate::types::{Agent, FixedMap, Micros, Path, Slot, Time};
+use crate::wire::{CloseCode, DrainOrder, Hello, ToAgent};
 
 /// See the module's documentation.
 pub(crate) struct Hub {
     state: Mutex<State>,
     pub(crate) intake: Arc<Intake<Origin>>,
     pub(crate) clock: Arc<dyn Clock>,
+    health: Reporter,
+    drains: watch::Sender<Option<Drains>>,
 }
 
 struct State {
@@ -63,11 +68,12 @@ impl Hub {
         intake: Arc<Intake<Origin>>,
         clock: Arc<dyn Clock>,
         admission: Arc<dyn Admission>,
+        health: Reporter,
     ) -> Self {
         let outboxes = FixedMap::default();
         let decided = (Slot::default(), Time::ZERO);
         let state = State { sessions, admission, next: None, outboxes, next_connection: 1, decided };
-        Hub { state: Mutex::new(state), intake, clock }
+        Hub { state: Mutex::new(state), intake, clock, health, drains: watch::Sender::new(None) }
     }
 
     /// A new connection, whose messages go to `outbox`.
@@ -119,11 +125,12 @@ impl Hub {
         }
         let (mut state, now) = self.lock_now();
         let admission = Arc::clone(&state.admission);
-        let door = Door { now, admission: &*admission, inbox: &*self.intake };
+        let door = Door { now, admission: &*admission, inbox: &self.way() };
         for request in requests {
             let effects = state.sessions.request(from, request, &door);
             state.carry_out(effects);
         }
+        self.follow_drain(&state);
         self.record_soon(&state);
         state.sessions.take_passed()
     }
@@ -204,6 +211,42 @@ impl Hub {
         let mut state = self.lock();
         let effects = state.sessions.draining(reason);
         state.carry_out(effects);
+    }
+
+    /// From here on a drain lasts so long unless its order says otherwise.
+    pub(crate) fn set_drain_within(&self, within: Micros) {
+        self.lock().sessions.set_drain_within(within);
+    }
+
+    /// Begins a drain of the operator's, or changes the one that there is.
+    pub(crate) fn drain(&self, order: &DrainOrder) {
+        let mut state = self.lock();
+        let effects = state.sessions.drain(order, None, &self.way(), self.clock.now());
+        state.carry_out(effects);
+        self.follow_drain(&state);
+        self.record_soon(&state);
+    }
+
+    /// How the drain stands, whenever that changes.
+    pub(crate) fn drains(&self) -> watch::Receiver<Option<Drains>> {
+        self.drains.subscribe()
+    }
+
+    fn follow_drain(&self, state: &State) {
+        if state.sessions.is_draining() {
+            let drains = state.sessions.drains();
+            self.drains.send_if_modified(|present| {
+                let is_new = *present != drains;
+                if is_new {
+                    *present = drains;
+                }
+                is_new
+            });
+        }
+    }
+
+    fn way(&self) -> Way<'_> {
+        Way { intake: &self.intake, health: &self.health }
     }
 
     /// Closes every connection, once what it was sent has arrived.
@@ -313,6 +356,7 @@ impl Publish<Origin> for Arc<Hub> {
             let mut parts = Parts::default();
             let mut send = |to: Place, message: &ToAgent| parts.add(&state.outboxes, to, message);
             state.sessions.publish_to(closed, outcome, resolver, &room, &mut send);
+            self.follow_drain(state);
             parts.parts
         };
         for (outbox, news) in parts {
@@ -321,12 +365,24 @@ impl Publish<Origin> for Arc<Hub> {
     }
 }
 
-impl Inbox for Intake<Origin> {
+/// The way to the slot loop.
+struct Way<'a> {
+    intake: &'a Intake<Origin>,
+    health: &'a Reporter,
+}
+
+impl Inbox for Way<'_> {
     fn take_in(&self, agent: &Agent, batch: Vec<Asked<Origin>>) -> Result<Vec<Turned<Origin>>, Drained> {
-        self.agent_inputs(agent, batch).map_err(Drained)
+        self.intake.agent_inputs(agent, batch).map_err(Drained)
+    }
+
+    fn clear(&self, reason: &str, is_new: &dyn Fn(&Agent, &AgentOp) -> bool) -> (Time, Vec<Turned<Origin>>) {
+        // Ahead of the first refusal: who balances loads by it sends nobody here any more.
+        self.health.report(Health::Draining);
+        self.intake.clear(reason, is_new)
     }
 
     fn administer(&self, op: SystemOp, origin: Origin) -> Result<(), Refused> {
-        self.system_input(op, origin).map(drop)
+        self.intake.system_input(op, origin).map(drop)
     }
 }

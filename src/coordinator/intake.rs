@@ -9,8 +9,8 @@ use std::thread::{self, Thread};
 
 use crate::clock::Clock;
 use crate::limits;
-use crate::resolver::{Resolver, SystemOp};
-use crate::slot::{Asked, Closed, Collector, Full, Refused, Room, Turned};
+use crate::resolver::{AgentOp, Resolver, SystemOp};
+use crate::slot::{Asked, Clearing, Closed, Collector, Full, Refused, Room, Turned};
 use crate::types::{Agent, Micros, Slot, Time};
 
 /// A look at the resolver's state, taken on the slot loop's own thread between two slots. It keeps
@@ -19,8 +19,8 @@ pub(crate) type Look = Box<dyn FnOnce(&Resolver) + Send>;
 
 /// What the slot loop does next.
 pub(crate) enum Step<O> {
-    /// Decide this slot; and when the loop was awake to do so.
-    Decide(Closed<O>, Time),
+    /// Decide this slot, in which a drain may have begun; and when the loop was awake to do so.
+    Decide(Closed<O>, Option<Clearing>, Time),
     /// Let somebody look.
     Show(Look),
     /// Stop: the coordinator drains and nothing waits.
@@ -41,6 +41,8 @@ struct State<O> {
     draining: bool,
     /// A slot that is to be decided whatever arrives in it, since something waits for its record.
     to_record: Option<Slot>,
+    /// A drain has begun, and the slot in which whatever waits is to end has not been closed.
+    clearing: Option<Clearing>,
     /// When the loop wakes by itself; `None` while it is awake, or sleeps until it is rung.
     alarm: Option<Time>,
     /// Since when the loop has been at one slot or look.
@@ -68,6 +70,7 @@ impl<O> Intake<O> {
             looks: VecDeque::new(),
             draining: false,
             to_record: None,
+            clearing: None,
             alarm: None,
             busy: None,
         };
@@ -133,6 +136,22 @@ impl<O> Intake<O> {
         self.ring();
     }
 
+    /// Hands back all that waits and `is_out` says of, and has whatever is undecided end with `reason` in the slot that
+    /// is open, which is decided whatever arrives in it. Also returns when that is, as an arrival.
+    pub(crate) fn clear(
+        &self,
+        reason: &str,
+        is_out: impl Fn(&Agent, &AgentOp) -> bool,
+    ) -> (Time, Vec<Turned<O>>) {
+        let mut state = self.lock();
+        let (at, turned) = state.collector.turn_out(self.clock.now(), is_out);
+        if !state.draining {
+            state.clearing = Some(Clearing { at, reason: reason.into() });
+            self.ring();
+        }
+        (at, turned)
+    }
+
     /// Has somebody look at the state soon. Refused where too many already wait to.
     pub(crate) fn look(&self, look: Look) -> Result<(), Refused> {
         let mut state = self.lock();
@@ -171,7 +190,7 @@ impl<O> Intake<O> {
             let woken = self.clock.now();
             let alarm = {
                 let mut state = self.lock();
-                match state.step(woken, due) {
+                match state.step(woken, due, self.length) {
                     Ok(step) => return step,
                     Err(alarm) => alarm,
                 }
@@ -202,17 +221,21 @@ impl<O> Intake<O> {
 
 impl<O> State<O> {
     /// The next step, or until when to sleep.
-    fn step(&mut self, now: Time, due: Option<Slot>) -> Result<Step<O>, Option<Time>> {
+    fn step(&mut self, now: Time, due: Option<Slot>, length: Micros) -> Result<Step<O>, Option<Time>> {
         self.busy = Some(now);
-        let due = due.into_iter().chain(self.to_record).min();
+        let to_clear = self.clearing.as_ref().map(|clearing| clearing.slot(length));
+        let due_by_hand = self.to_record.into_iter().chain(to_clear).min();
+        let due = due.into_iter().chain(due_by_hand).min();
         if let Some(closed) = self.collector.close(now, due) {
-            self.to_record = self.to_record.filter(|slot| *slot > closed.batch.slot());
-            return Ok(Step::Decide(closed, now));
+            let slot = closed.batch.slot();
+            self.to_record = self.to_record.filter(|to_record| *to_record > slot);
+            let clearing = self.clearing.take_if(|_| to_clear.is_some_and(|to_clear| to_clear <= slot));
+            return Ok(Step::Decide(closed, clearing, now));
         }
         if let Some(look) = self.looks.pop_front() {
             return Ok(Step::Show(look));
         }
-        if self.draining && self.collector.waiting() == 0 && self.to_record.is_none() {
+        if self.draining && self.collector.waiting() == 0 && due_by_hand.is_none() {
             return Ok(Step::Stop);
         }
         self.busy = None;

@@ -20,6 +20,7 @@
 
 mod connection;
 mod doorstep;
+mod draining;
 mod gate;
 mod health;
 mod hub;
@@ -41,6 +42,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+pub use draining::Drainer;
 pub use health::Health;
 pub use observer::{Decided, Departure, Observer, Punctuality, SlotReport};
 use quinn::{Endpoint, Incoming};
@@ -71,14 +73,14 @@ use crate::limits::{self, Limit};
 use crate::resolver::invariants::{Breach, InvariantCheck};
 use crate::resolver::{Resolver, Rules, SystemOp};
 pub use crate::session::coordinator::{Admission, Denial, Feasibility, Open, Recovered, Spans, Then};
-pub use crate::session::coordinator::{Allowance, Rights, Rule};
+pub use crate::session::coordinator::{Allowance, Drains, Rights, Rule};
 use crate::session::coordinator::{Bounds, Origin, Sessions, Terms};
 use crate::slot::Room;
 pub use crate::slot::{Full, Refused};
 pub use crate::space::motion::MotionLimits;
 pub use crate::transport::{Access, BindError, Certificates, Identity, IdentityError, SocketBuffers};
 use crate::transport::{Bound, Connections, Departures, Sending};
-use crate::types::Time;
+use crate::types::{Micros, Time};
 use crate::wire::CloseCode;
 
 /// Everything that a coordinator is started with.
@@ -113,6 +115,8 @@ pub struct CoordinatorConfig {
     /// What the slot loop's thread asks of the machine. The threads of the connections are the runtime's,
     /// which is the caller's: [`HostConfig::settle`] in its `on_thread_start`. What is refused is logged.
     pub host: HostConfig,
+    /// How long a drain waits for holders, unless its order says otherwise; see [`Drainer`].
+    pub drain_within: Micros,
 }
 
 impl CoordinatorConfig {
@@ -137,6 +141,7 @@ impl CoordinatorConfig {
             observer: None,
             check_invariants: cfg!(debug_assertions),
             host: HostConfig::default(),
+            drain_within: limits::DRAIN_WITHIN,
         })
     }
 }
@@ -227,6 +232,7 @@ impl Coordinator {
             observer,
             check_invariants,
             host,
+            drain_within,
         } = config;
         let certificate = identity.certificate();
         let departures = observer.clone().map(|observer| {
@@ -254,9 +260,12 @@ impl Coordinator {
             }
         };
         sessions.set_rights(rights);
+        sessions.set_drain_within(drain_within);
         let first = boot.as_ref().map(|boot| boot.slot.next());
         let intake = Arc::new(Intake::new(Arc::clone(&clock), rules.length, room, first));
-        let hub = Arc::new(Hub::new(sessions, Arc::clone(&intake), Arc::clone(&clock), admission));
+        let health = health::Reporter::default();
+        let hub = Hub::new(sessions, Arc::clone(&intake), Arc::clone(&clock), admission, health.clone());
+        let hub = Arc::new(hub);
         let gate = Gate::new(endpoint.clone(), settings, access, Arc::clone(&hub));
         let server = Arc::new(Server::new(Arc::clone(&hub), gate, limits, departures));
         let progress = journal.progress();
@@ -309,13 +318,18 @@ impl Coordinator {
         Operator(Arc::clone(&self.server.hub))
     }
 
+    /// The way to have it drain, good for as long as it runs and, to look at, after.
+    pub fn drainer(&self) -> Drainer {
+        Drainer::new(Arc::clone(&self.server.hub))
+    }
+
     /// What puts other certificates, rules, rights and limits in the place of its own, for as long as it runs.
     pub fn reloader(&self) -> Reloader {
         Reloader { server: Arc::clone(&self.server), tuning: self.tuning }
     }
 
-    /// Serves until `shutdown` resolves; then takes nothing new, decides the open slot, tells all
-    /// agents, and returns within a slot and a second.
+    /// Serves until `shutdown` resolves, or a drain is over ([`Drainer`]); then takes nothing new, decides the open slot,
+    /// tells all agents, and returns within a slot and a second.
     ///
     /// Dropped before it returns, it stops without telling anybody.
     ///
@@ -331,6 +345,7 @@ impl Coordinator {
         let stopped = tokio::select! {
             biased;
             () = &mut shutdown => None,
+            () = draining::over(&server.hub) => None,
             error = accept(&endpoint, &server, &mut loop_end, &mut connections) => Some(error),
         };
         let ended = match stopped {
@@ -344,7 +359,7 @@ impl Coordinator {
             }
             None => {
                 health.report(Health::Draining);
-                drain(&server, &mut loop_end).await
+                stop(&server, &mut loop_end).await
             }
         };
         let code = if ended.is_ok() { CloseCode::ShuttingDown } else { CloseCode::Internal };
@@ -438,10 +453,11 @@ fn admit(endpoint: &Endpoint, server: &Arc<Server>, incoming: Incoming, connecti
 }
 
 /// Takes in nothing new and waits until the open slot has been decided and answered.
-async fn drain(server: &Server, loop_end: &mut LoopEnd) -> Result<(), CoordinatorError> {
+async fn stop(server: &Server, loop_end: &mut LoopEnd) -> Result<(), CoordinatorError> {
     server.gate.shut();
     server.hub.intake.drain();
-    server.hub.tell_draining("the coordinator shuts down");
+    let drains = server.hub.drains().borrow().clone();
+    server.hub.tell_draining(&draining::last_words(drains.as_ref(), server.hub.clock.now()));
     loop_end.wait().await.map_err(CoordinatorError::from)
 }
 

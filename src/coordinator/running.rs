@@ -7,7 +7,7 @@ use rustls::pki_types::CertificateDer;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::{Coordinator, CoordinatorError, Operator};
+use super::{Coordinator, CoordinatorError, Drainer, Operator};
 use crate::client::{Client, ClientBuilder};
 
 /// A coordinator at work in a task of its own. Dropped, it stops without telling anybody; see
@@ -17,6 +17,7 @@ pub struct Running {
     local_addr: SocketAddr,
     certificate: CertificateDer<'static>,
     operator: Operator,
+    drainer: Drainer,
     stop: oneshot::Sender<()>,
     task: Task,
 }
@@ -37,10 +38,10 @@ impl Coordinator {
     /// Outside of a tokio runtime.
     pub fn spawn(self) -> Running {
         let (local_addr, certificate) = (self.local_addr(), self.certificate().clone());
-        let operator = self.operator();
+        let (operator, drainer) = (self.operator(), self.drainer());
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(self.run(async { drop(stopped.await) }));
-        Running { local_addr, certificate, operator, stop, task: Task(task) }
+        Running { local_addr, certificate, operator, drainer, stop, task: Task(task) }
     }
 }
 
@@ -64,6 +65,11 @@ impl Running {
     /// The operator's way in.
     pub fn operator(&self) -> &Operator {
         &self.operator
+    }
+
+    /// The way to have it drain. Once that is over, [`Running::stop`] returns without a wait.
+    pub fn drainer(&self) -> &Drainer {
+        &self.drainer
     }
 
     /// Takes nothing new, decides the open slot, tells all agents, and returns within a slot and a

@@ -120,7 +120,13 @@ impl<O: Clone, P: Publish<O>> SlotLoop<O, P> {
     fn decide_until_stopped(&mut self) -> Result<(), LoopDeath> {
         loop {
             match self.intake.next_step(self.resolver.next_due()) {
-                Step::Decide(closed, woken) => self.decide(&closed, woken)?,
+                Step::Decide(closed, None, woken) => self.decide(&closed, woken)?,
+                Step::Decide(closed, Some(clearing), woken) => {
+                    let undecided = self.resolver.undecided().map(|it| it.key.clone());
+                    let length = self.resolver.rules().length;
+                    let cleared = closed.clear(length, &clearing, undecided, &self.own);
+                    self.decide(&cleared, woken)?;
+                }
                 Step::Show(look) => look(&self.resolver),
                 Step::Stop => return Ok(()),
             }

@@ -12,7 +12,7 @@ use super::{Health, ReloadCounts};
 use crate::audit::Progress;
 use crate::limits::{self, Reached};
 use crate::resolver::Resolver;
-use crate::session::coordinator::{ForbiddenCounts, Lowered, Refusals};
+use crate::session::coordinator::{Drains, ForbiddenCounts, Lowered, Refusals};
 use crate::types::Time;
 
 /// A coordinator as those who watch it see it.
@@ -67,6 +67,11 @@ impl View {
             return Health::Halted(why.into());
         }
         health
+    }
+
+    /// How its drain stands, if it drains.
+    pub fn drains(&self) -> Option<Drains> {
+        self.server.hub.drains().borrow().clone()
     }
 
     /// The coordinator's time.

@@ -197,7 +197,7 @@ impl Story {
                 note.agent == self.key.agent && *id == self.key.id
             }
             Attempt::Administer(agent, id) => *agent == self.key.agent && *id == self.key.id,
-            Attempt::Look | Attempt::SetCapacity => false,
+            Attempt::Look | Attempt::Drain | Attempt::SetCapacity => false,
         }
     }
 

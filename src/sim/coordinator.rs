@@ -20,14 +20,14 @@ use std::sync::Arc;
 
 use crate::limits;
 use crate::resolver::invariants::{Breach, InvariantCheck};
-use crate::resolver::{Resolver, Rules, SlotBatch, SlotOutcome, SystemOp};
+use crate::resolver::{AgentOp, Resolver, Rules, SlotBatch, SlotOutcome, SystemOp};
 use crate::session::coordinator::{
-    Admission, Bounds, CapacityQuery, ConnectionId, Door, Drained, Effect, Inbox, LaneId, Open, Origin,
-    Place, Query, Recovered, Rights, Room as OutboxRoom, SessionNotes, Sessions, Terms,
+    Admission, Bounds, CapacityQuery, ConnectionId, Door, Drained, Drains, Effect, Inbox, LaneId, Open,
+    Origin, Place, Query, Recovered, Rights, Room as OutboxRoom, SessionNotes, Sessions, Terms,
 };
-use crate::slot::{Asked, Closed, Collector, Refused, Room, Turned};
+use crate::slot::{Asked, Clearing, Closed, Collector, Refused, Room, Turned};
 use crate::types::{Agent, Micros, Slot, Time};
-use crate::wire::{ClockPong, CloseCode, Hello, List, Refusal, ToAgent, ToCoordinator};
+use crate::wire::{ClockPong, CloseCode, DrainOrder, Hello, List, Refusal, ToAgent, ToCoordinator};
 
 /// Keeps each slot's record before anything of the slot is told.
 pub trait Keep: fmt::Debug + Send {
@@ -159,6 +159,8 @@ struct Peer {
 #[derive(Debug)]
 struct Intake {
     collector: RefCell<Collector<Origin>>,
+    /// A drain has begun, and the slot in which whatever waits is to end has not been closed.
+    clearing: RefCell<Option<Clearing>>,
     now: Time,
     is_draining: bool,
 }
@@ -169,6 +171,12 @@ impl Inbox for Intake {
             return Err(Drained(batch));
         }
         Ok(self.collector.borrow_mut().agent_inputs(self.now, agent, batch))
+    }
+
+    fn clear(&self, reason: &str, is_new: &dyn Fn(&Agent, &AgentOp) -> bool) -> (Time, Vec<Turned<Origin>>) {
+        let (at, turned) = self.collector.borrow_mut().turn_out(self.now, is_new);
+        *self.clearing.borrow_mut() = Some(Clearing { at, reason: reason.into() });
+        (at, turned)
     }
 
     fn administer(&self, op: SystemOp, origin: Origin) -> Result<(), Refused> {
@@ -214,7 +222,7 @@ impl Coordinator {
         let collector = RefCell::new(Collector::new(setup.rules.length, first, now, setup.room));
         Coordinator {
             sessions,
-            intake: Intake { collector, now, is_draining: false },
+            intake: Intake { collector, clearing: RefCell::default(), now, is_draining: false },
             resolver,
             keep: None,
             check: setup.check_invariants.then(InvariantCheck::default),
@@ -323,7 +331,55 @@ impl Coordinator {
         Ok(self.intake.collector.borrow_mut().system_input(now, op, Origin::operator())?)
     }
 
-    /// Takes in nothing new, and tells everybody. What has arrived is decided at its time.
+    /// Drains up to a deadline, as the operator's `order` says, or by another deadline than before: nothing new is granted,
+    /// what waits ends, holders may go on. [`Coordinator::advance`] stops it as [`Coordinator::drain`] does once no grant is
+    /// in force, or at the deadline.
+    pub fn drain_until(&mut self, order: &DrainOrder, now: Time) -> Vec<Effect> {
+        let now = self.pass(now);
+        let effects = self.sessions.drain(order, None, &self.intake, now);
+        self.carry(effects)
+    }
+
+    /// How the drain stands, if it drains.
+    pub fn drains(&self) -> Option<Drains> {
+        self.sessions.drains()
+    }
+
+    /// Whether a drain has ended and all is said: it decides nothing any more, and its connections are closed.
+    pub fn has_drained(&self) -> bool {
+        let nothing_waits =
+            self.intake.collector.borrow().waiting() == 0 && self.intake.clearing.borrow().is_none();
+        self.intake.is_draining && nothing_waits && self.sessions.is_draining()
+    }
+
+    /// Stops where a drain is over, and closes the connections once what had arrived is decided.
+    pub fn end_drain(&mut self, now: Time) -> Vec<Effect> {
+        let now = self.pass(now);
+        let is_over = |drains: &Drains| drains.is_over || drains.deadline <= now;
+        let mut effects = Vec::new();
+        if !self.intake.is_draining && self.drains().as_ref().is_some_and(is_over) {
+            effects = self.drain("the coordinator has drained, and stops");
+        }
+        if self.has_drained() {
+            let code = CloseCode::ShuttingDown;
+            let close = |connection: &ConnectionId| Effect::Close {
+                connection: *connection,
+                code,
+                reason: code.as_str().to_owned(),
+            };
+            let closed = self.peers.keys().map(close).collect();
+            effects.extend(self.carry(closed));
+        }
+        effects
+    }
+
+    /// Goes on as one that was started again: whoever comes finds no drain.
+    pub fn start_again(&mut self) {
+        self.intake.is_draining = false;
+        self.sessions.forget_drain();
+    }
+
+    /// Takes in nothing at all, and tells everybody. What has arrived is decided at its time.
     pub fn drain(&mut self, reason: &str) -> Vec<Effect> {
         self.intake.is_draining = true;
         let effects = self.sessions.draining(reason);
@@ -336,19 +392,31 @@ impl Coordinator {
         let slot = match (&self.halt, &self.boot) {
             (Some(_), _) => None,
             (None, Some((slot, _))) => Some(slot.decided_at(self.resolver.rules().length)),
-            (None, None) => self.intake.collector.borrow().next_close(self.resolver.next_due()),
+            (None, None) => self.intake.collector.borrow().next_close(self.due()),
         };
-        hello.into_iter().chain(slot).min()
+        let drained = self
+            .drains()
+            .filter(|_| !self.intake.is_draining)
+            .map(|drains| if drains.is_over { self.now } else { drains.deadline });
+        hello.into_iter().chain(slot).chain(drained).min()
     }
 
-    /// Lets time pass up to `now`: slots that are over are decided, in order, and connections that owe
-    /// their hello are closed.
+    /// The next slot that is decided whatever arrives in it.
+    fn due(&self) -> Option<Slot> {
+        let length = self.resolver.rules().length;
+        let to_clear = self.intake.clearing.borrow().as_ref().map(|clearing| clearing.slot(length));
+        self.resolver.next_due().into_iter().chain(to_clear).min()
+    }
+
+    /// Lets time pass up to `now`: slots that are over are decided, in order, connections that owe
+    /// their hello are closed, and a drain that is over ends.
     pub fn advance(&mut self, now: Time) -> Vec<Effect> {
         let mut effects = Vec::new();
         while let Some(decided) = self.step(now) {
             effects.extend(decided.effects);
         }
         effects.extend(self.late_hellos(now));
+        effects.extend(self.end_drain(now));
         effects
     }
 
@@ -387,13 +455,24 @@ impl Coordinator {
     fn next_slot(&mut self, now: Time) -> Option<Closed<Origin>> {
         let due = self.resolver.next_due();
         let Some((boot, _)) = &self.boot else {
-            return self.intake.collector.borrow_mut().close(now, due);
+            let due = self.due();
+            let closed = self.intake.collector.borrow_mut().close(now, due)?;
+            return Some(self.cleared(closed));
         };
         if let Some(due) = due.filter(|due| due < boot) {
             return Some(Closed::empty(due));
         }
         let (slot, ops) = self.boot.take()?;
         Some(Closed::boot(slot, self.resolver.rules().length, ops, Origin::operator()))
+    }
+
+    /// The slot, with the end of whatever waits where a drain began in it.
+    fn cleared(&self, closed: Closed<Origin>) -> Closed<Origin> {
+        let length = self.resolver.rules().length;
+        let is_due = |clearing: &mut Clearing| clearing.slot(length) <= closed.batch.slot();
+        let Some(clearing) = self.intake.clearing.borrow_mut().take_if(is_due) else { return closed };
+        let undecided = self.resolver.undecided().map(|it| it.key.clone());
+        closed.clear(length, &clearing, undecided, &Origin::operator())
     }
 
     fn keep(&mut self, closed: &Closed<Origin>, outcome: &SlotOutcome) -> Result<(), Halt> {
@@ -522,6 +601,8 @@ impl Coordinator {
     }
 }
 
+#[cfg(test)]
+mod drain_tests;
 #[cfg(test)]
 mod operating_tests;
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::queue::{GivenUp, Queue};
 use super::rank::{Asked, Rank, Returns, Turned};
-use crate::resolver::{Input, SlotBatch, SystemOp};
+use crate::resolver::{AgentOp, Input, SlotBatch, SystemOp};
 use crate::types::{Agent, Micros, Slot, Time};
 
 /// How much a [`Collector`] takes in.
@@ -191,6 +191,27 @@ impl<O> Collector<O> {
         }
     }
 
+    /// Hands back all that waits of agents and of which `is_out` says so, in order; and says when, as an arrival: what
+    /// is taken in from here on arrives then or later.
+    pub fn turn_out(
+        &mut self,
+        now: Time,
+        is_out: impl Fn(&Agent, &AgentOp) -> bool,
+    ) -> (Time, Vec<Turned<O>>) {
+        let at = self.stamp(now);
+        let given_up = self.waiting.give_up_all(|input| match input {
+            Input::Agent { agent, op, .. } => is_out(agent, op),
+            Input::System { .. } => false,
+        });
+        let from = self.newest_from;
+        self.newest_agents -= given_up.iter().filter(|it| it.place >= from).count();
+        let turned = given_up.into_iter().filter_map(|it| match it.input {
+            Input::Agent { agent, op, .. } => Some(Turned { agent, op, origin: it.origin, back: at }),
+            Input::System { .. } => None,
+        });
+        (at, turned.collect())
+    }
+
     fn take(&mut self, at: Time, agent: &Agent, Asked { rank, op, origin }: Asked<O>) {
         self.newest_agents += 1;
         self.waiting.push(Input::Agent { at, agent: agent.clone(), op }, origin, rank);
@@ -278,8 +299,9 @@ mod shedding_tests;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resolver::AgentOp;
     use crate::types::IntentId;
+
+    use crate::slot::Clearing;
 
     const LENGTH: Micros = Micros::from_us(100);
 
@@ -393,6 +415,42 @@ mod tests {
         assert_eq!(close(&mut collector, 200, None), Some((0, vec![1, 2])));
         assert_eq!(close(&mut collector, 200, None), Some((1, vec![4, 9])));
         assert_eq!((0..4).filter(|id| push(&mut collector, 200, *id).is_none()).count(), 3);
+    }
+
+    #[test]
+    fn what_is_turned_out_comes_back_whole_makes_room_and_the_rest_keeps_its_order() {
+        let mut collector = collector(Room { inputs: 3, operator_inputs: 1, waiting: 9 });
+        (1..=3).for_each(|id| assert_eq!(push(&mut collector, 10 + id, id), None));
+        assert!(collector.system_input(us(14), SystemOp::Restart { next_token: 1 }, 9).is_ok());
+        let (at, turned) = collector.turn_out(us(12), |_, op| op.id() != IntentId::new(2));
+        assert_eq!(at, us(14), "not before what was taken in");
+        assert_eq!(turned.iter().map(|it| it.origin).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(push(&mut collector, 15, 4), None);
+        assert_eq!(push(&mut collector, 16, 5), None);
+        assert!(push(&mut collector, 17, 6).is_some(), "three have their places again");
+        assert_eq!(close(&mut collector, 100, None), Some((0, vec![2, 9, 4, 5])));
+        assert_eq!(collector.turn_out(us(20), |_, _| true).0, us(100), "in the slot that is open");
+    }
+
+    #[test]
+    fn a_slot_that_is_cleared_ends_what_waits_after_all_that_arrived_in_it() {
+        use crate::types::IntentKey;
+        let mut collector = collector(Room::default());
+        push(&mut collector, 10, 1);
+        let clearing = Clearing { at: collector.turn_out(us(20), |_, _| false).0, reason: "upgrade".into() };
+        assert_eq!(clearing.slot(LENGTH), Slot::new(0));
+        push(&mut collector, 90, 2);
+        let closed = collector.close(us(100), None).unwrap();
+        let keys = [7, 8].map(|id| IntentKey { agent: Agent::new("b").unwrap(), id: IntentId::new(id) });
+        let closed = closed.clear(LENGTH, &clearing, keys.into_iter(), &0);
+        assert_eq!(closed.origins, [1, 2, 0, 0]);
+        let ended = closed.batch.inputs().iter().filter_map(|input| match input {
+            Input::System { at, op: SystemOp::Release { id, reason, .. } } => {
+                Some((at.as_us(), id.number(), &**reason))
+            }
+            _ => None,
+        });
+        assert_eq!(ended.collect::<Vec<_>>(), [(90, 7, "upgrade"), (90, 8, "upgrade")]);
     }
 
     #[test]

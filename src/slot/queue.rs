@@ -78,6 +78,24 @@ impl<O> Queue<O> {
         Some(GivenUp { place, rank, input, origin })
     }
 
+    /// Gives up all that `is_out` says of, whatever its rank, in order.
+    pub(super) fn give_up_all(&mut self, mut is_out: impl FnMut(&Input) -> bool) -> Vec<GivenUp<O>> {
+        let mut given_up = Vec::new();
+        for (place, entry) in (self.first..).zip(&mut self.entries) {
+            if let Some((input, origin)) = entry.input.take_if(|(input, _)| is_out(input)) {
+                let at = |class: &VecDeque<u64>| class.binary_search(&place).ok();
+                let rank = self.by_class.iter_mut().enumerate().find_map(|(number, class)| {
+                    class.remove(at(class)?);
+                    Class::new(number as u64).map(Rank::Class)
+                });
+                given_up.push(GivenUp { place, rank: rank.unwrap_or(Rank::Upkeep), input, origin });
+            }
+        }
+        self.kept -= given_up.len();
+        self.drop_empty_front();
+        given_up
+    }
+
     /// Hands out what arrived before `end`.
     pub(super) fn cut(&mut self, end: Time) -> (Vec<Input>, Vec<O>) {
         let count = self.entries.partition_point(|entry| entry.at < end);

@@ -40,8 +40,20 @@ pub(super) fn text(
     let oldest_wait = looked.map(|looked| looked.oldest.map_or(Micros::ZERO, since));
     let capacities_over = looked.map(|looked| looked.capacities_over);
     let reached = view.reached().iter().collect();
-    let (is_ready, present) = (view.health() == Health::Ready, view.present());
-    let now = Now { is_ready, present, reached, written, audit_lag, oldest_wait, capacities_over };
+    let (health, present) = (view.health(), view.present());
+    let (is_ready, is_draining) = (health == Health::Ready, health == Health::Draining);
+    let drain_left = view.drains().map(|drains| drains.deadline.since(at));
+    let now = Now {
+        is_ready,
+        is_draining,
+        drain_left,
+        present,
+        reached,
+        written,
+        audit_lag,
+        oldest_wait,
+        capacities_over,
+    };
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Scrape { metrics: Arc::clone(metrics), now }));
     let mut text = String::new();
@@ -53,6 +65,9 @@ pub(super) fn text(
 #[derive(Debug)]
 struct Now {
     is_ready: bool,
+    is_draining: bool,
+    /// How long a drain may last yet.
+    drain_left: Option<Micros>,
     present: Present,
     reached: Vec<(Limit, u64)>,
     written: Written,
@@ -91,6 +106,16 @@ impl Scrape {
             "preclaim_ready",
             "1 while it decides and takes in, as /readyz says",
             &one(self.now.is_ready.into()),
+        )?;
+        to.gauge(
+            "preclaim_draining",
+            "1 while it takes nothing new and is to end, by a drain or a stop",
+            &one(self.now.is_draining.into()),
+        )?;
+        to.gauge(
+            "preclaim_drain_left_seconds",
+            "How long a drain waits yet for the grants in force, at most; NaN where there is none",
+            &one(self.now.drain_left.map_or(f64::NAN, seconds)),
         )?;
         to.gauge(
             "preclaim_slot_length_seconds",

@@ -15,9 +15,10 @@ use super::leave::Leave;
 use super::metrics::Metrics;
 use super::recent::Slots;
 use super::web::{Answer, Recording, Web};
-use crate::coordinator::{Health, View};
+use crate::coordinator::{Drains, Health, View};
 use crate::limits;
 use crate::resolver::Resolver;
+use crate::types::Time;
 use crate::wire;
 
 const PLAIN: &str = "text/plain; charset=utf-8";
@@ -96,7 +97,7 @@ impl Live {
     async fn answer(&self, uri: &Uri) -> Answer {
         match uri.path() {
             "/livez" => of(StatusCode::OK, PLAIN, "alive\n"),
-            "/readyz" => ready(&self.view.health()),
+            "/readyz" => ready(&self.view.health(), self.view.drains().as_ref(), self.view.now()),
             "/metrics" => match exposition::text(&self.metrics, &self.view, self.looked().await) {
                 Ok(text) => of(StatusCode::OK, exposition::CONTENT_TYPE, text),
                 Err(_) => of(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, "the metrics cannot be written\n"),
@@ -153,13 +154,23 @@ impl Live {
     }
 }
 
-fn ready(health: &Health) -> Answer {
+fn ready(health: &Health, drains: Option<&Drains>, now: Time) -> Answer {
     match health {
         Health::Ready => of(StatusCode::OK, PLAIN, "ready\n"),
         Health::Starting => of(StatusCode::SERVICE_UNAVAILABLE, PLAIN, "starting\n"),
-        Health::Draining => of(StatusCode::SERVICE_UNAVAILABLE, PLAIN, "draining\n"),
+        Health::Draining => of(StatusCode::SERVICE_UNAVAILABLE, PLAIN, draining(drains, now)),
         Health::Halted(why) => of(StatusCode::SERVICE_UNAVAILABLE, PLAIN, format!("halted: {why}\n")),
     }
+}
+
+fn draining(drains: Option<&Drains>, now: Time) -> String {
+    drains.map_or_else(
+        || "draining\n".to_owned(),
+        |Drains { left, deadline, .. }| {
+            let secs = deadline.since(now).as_us().div_ceil(1_000_000);
+            format!("draining: grants in force {left}, up to {secs} s left\n")
+        },
+    )
 }
 
 /// How many entries are asked for; `None` where that cannot be.
@@ -192,10 +203,19 @@ mod tests {
 
     #[test]
     fn ready_is_who_decides_and_takes_in() {
-        assert_eq!(ready(&Health::Ready).status(), StatusCode::OK);
+        assert_eq!(ready(&Health::Ready, None, Time::ZERO).status(), StatusCode::OK);
         for health in [Health::Starting, Health::Draining, Health::Halted("the disk is full".into())] {
-            assert_eq!(ready(&health).status(), StatusCode::SERVICE_UNAVAILABLE);
+            assert_eq!(ready(&health, None, Time::ZERO).status(), StatusCode::SERVICE_UNAVAILABLE);
         }
+    }
+
+    #[test]
+    fn a_drain_says_how_much_is_left() {
+        let deadline = Time::from_us(30_000_001);
+        let drains = Drains { by: None, reason: "".into(), deadline, left: 3, is_over: false };
+        let said = draining(Some(&drains), Time::from_us(1_000_000));
+        assert_eq!(said, "draining: grants in force 3, up to 30 s left\n");
+        assert_eq!(draining(None, Time::ZERO), "draining\n");
     }
 
     #[test]

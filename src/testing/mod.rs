@@ -64,10 +64,10 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::client::{Client, ClientBuilder, Closed, ConnectError};
 use crate::limits;
 use crate::resolver::{Resource, Rules, StateDigest, SystemOp};
-use crate::session::coordinator::Rights;
+use crate::session::coordinator::{Drains, Rights};
 use crate::sim::coordinator::Setup;
 use crate::types::{Agent, IntentId, Path, Slot, Time};
-use crate::wire::ListEntry;
+use crate::wire::{DrainOrder, ListEntry};
 use link::Wire;
 use net::Net;
 
@@ -322,6 +322,19 @@ impl World {
     pub fn release(&self, agent: &str, id: IntentId, reason: &str) {
         let agent = Agent::new(agent).unwrap_or_else(|| panic!("{agent:?} is no agent's name"));
         self.inner.net.operate(SystemOp::Release { agent, id, reason: reason.to_owned() });
+    }
+
+    /// The operator has the coordinator drain, within so long from now, or to another deadline where it drains already: nothing
+    /// new is granted, what waits ends, holders may go on. Then, or as soon as no grant is in force, it is gone, and
+    /// nobody listens until [`World::restart`].
+    pub fn drain(&self, within: Duration, reason: &str) {
+        let order = DrainOrder { within: Some(within.into()), reason: reason.to_owned() };
+        self.inner.net.drain(&order);
+    }
+
+    /// How the drain stands, where there was one since the coordinator was started last.
+    pub fn drains(&self) -> Option<Drains> {
+        self.inner.net.drains()
     }
 
     /// The operator sets a capacity, in this slot. An agent may do so too, by [`Client::set_capacity`], and end others'

@@ -15,10 +15,10 @@ use super::link::{Cable, End, end_in_silence, until_the_end};
 use crate::client::Closed;
 use crate::limits;
 use crate::resolver::{StateDigest, SystemOp};
-use crate::session::coordinator::{ConnectionId, Effect, LaneId, Place};
+use crate::session::coordinator::{ConnectionId, Drains, Effect, LaneId, Place};
 use crate::sim::coordinator::{Coordinator, Setup};
 use crate::types::{Micros, Time};
-use crate::wire::{CloseCode, EntryState, List, ListEntry, ToAgent, ToCoordinator};
+use crate::wire::{CloseCode, DrainOrder, EntryState, List, ListEntry, ToAgent, ToCoordinator};
 
 /// Messages to one lane that are on their way; past that the agent is too slow a reader. Beyond a
 /// reconnect's news, all in one instant.
@@ -123,7 +123,9 @@ impl Net {
             effects.extend(decided.effects);
         }
         effects.extend(state.coordinator.late_hellos(now));
+        effects.extend(state.coordinator.end_drain(now));
         state.deal_out(effects);
+        state.is_down |= state.coordinator.has_drained();
         if let Some(halt) = state.coordinator.halt() {
             let halt = halt.to_string();
             drop(state);
@@ -164,7 +166,7 @@ impl Net {
         let taken = self.lock().coordinator.operator(op, now);
         assert!(
             taken.is_ok(),
-            "more than {} inputs of the operator in one slot",
+            "the coordinator has stopped, or there are more than {} inputs of the operator in one slot",
             limits::SLOT_OPERATOR_INPUTS
         );
         self.due.notify_one();
@@ -233,8 +235,20 @@ impl Net {
         self.lock().is_down = down;
         if down {
             self.cut_all(None, &Closed::because("the coordinator is gone"));
+        } else {
+            self.lock().coordinator.start_again();
         }
         self.due.notify_one();
+    }
+
+    /// The coordinator drains, as the operator orders it.
+    pub(super) fn drain(&self, order: &DrainOrder) {
+        self.drive(|coordinator, now| coordinator.drain_until(order, now));
+    }
+
+    /// How the drain stands.
+    pub(super) fn drains(&self) -> Option<Drains> {
+        self.lock().coordinator.drains()
     }
 
     /// Another coordinator takes this one's place, with a state of its own.

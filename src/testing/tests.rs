@@ -300,3 +300,62 @@ async fn a_capacity_that_is_set_while_the_connection_breaks_is_set() {
     assert_eq!(setting.await.unwrap().unwrap().capacity, 3);
     assert_eq!(ops.capacities(None).await.unwrap().entries[0].capacity, 3);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_ends_waits_renews_leases_up_to_its_deadline_and_the_next_coordinator_goes_on() {
+    let world = World::new();
+    let (holder, waiter) = (world.client("car-7").await, world.client("car-8").await);
+    let grant = granted(&holder, dock().lease()).await;
+    let mut events = holder.events();
+    let waiting = tokio::spawn({
+        let waiter = waiter.clone();
+        async move { waiter.declare(dock().wait(secs(600))).await }
+    });
+    world.advance(secs(1)).await;
+    assert_eq!(world.waiting().len(), 1);
+    let deadline = world.now().after(Micros::from_secs(5));
+    world.drain(secs(5), "upgrade");
+    world.advance_slots(1).await;
+    let Ok(Outcome::Rejected(refused)) = waiting.await.unwrap() else { panic!("it waits no more") };
+    assert!(refused.reason() == crate::wire::Refusal::Draining && refused.hint().contains("upgrade"));
+    let late = waiter.declare(dock()).await;
+    assert!(matches!(late, Err(DeclareError::Draining { .. })), "{late:?}");
+    let told = std::iter::from_fn(|| events.try_next()).find_map(|event| match event {
+        Event::Draining { deadline, .. } => Some(deadline),
+        _ => None,
+    });
+    assert_eq!(told, Some(Some(deadline)));
+    world.advance(secs(4)).await;
+    assert!(grant.check().is_ok(), "it has been renewed");
+    assert_eq!(world.drains().unwrap().left, 1);
+    world.advance(secs(1)).await;
+    assert!(!holder.is_connected());
+    assert!(grant.check().is_err(), "up to the deadline, and no further");
+    world.restart(millis(10)).await;
+    world.advance(secs(10)).await;
+    assert!(world.drains().is_none());
+    let regained = granted(&holder, dock()).await;
+    drop(regained);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_ends_with_the_last_release_and_longer_grants_outlive_it() {
+    let world = World::new();
+    let client = world.client("car-7").await;
+    let grant = granted(&client, dock()).await;
+    world.drain(secs(3_600), "");
+    grant.release().await.unwrap();
+    world.advance_slots(2).await;
+    assert!(!client.is_connected(), "the coordinator has ended");
+
+    let world = World::new();
+    let client = world.client("car-7").await;
+    let long = Intent::asap().claim(crate::client::path("dock").unwrap().exclusive(), secs(60)).lease();
+    let grant = granted(&client, long).await;
+    world.drain(secs(5), "");
+    world.advance(secs(6)).await;
+    assert!(!client.is_connected() && grant.check().is_ok(), "it stands on");
+    world.restart(millis(10)).await;
+    world.advance(secs(120)).await;
+    assert!(grant.check().is_ok(), "and is renewed by whoever comes after");
+}

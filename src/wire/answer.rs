@@ -257,7 +257,7 @@ refusals! {
     Forbidden = 64, "forbidden";
     /// The coordinator has no room for it now; see `retry_after_us`.
     Overloaded = 65, "overloaded";
-    /// The coordinator shuts down and takes nothing new.
+    /// The coordinator shuts down or drains, and takes nothing new.
     Draining = 66, "draining";
     /// An admission check of the operator's found that it cannot be carried out.
     Infeasible = 67, "infeasible";

@@ -203,7 +203,8 @@ pub struct Bye {
     pub extensions: Extensions,
 }
 
-/// The coordinator shuts down: it takes nothing new, decides the open slot, and closes.
+/// The coordinator takes nothing new: it shuts down at once, or drains up to a deadline, which
+/// [`Draining::stands`] tells.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Draining {
     /// Why, for people; may be empty.

@@ -14,6 +14,7 @@ mod close;
 mod codec;
 mod convert;
 mod degradations;
+mod draining;
 mod extension;
 mod fence_refusals;
 mod frame;
@@ -28,6 +29,7 @@ pub use close::CloseCode;
 pub use codec::CodecError;
 pub use convert::{raw_intent, raw_mode, raw_target, refusal_of};
 pub use degradations::Degradations;
+pub use draining::{DrainAsk, DrainOrder, DrainStands};
 pub use extension::{Extension, Extensions};
 pub use frame::{Frame, FrameError, FrameReader};
 pub use listing::{

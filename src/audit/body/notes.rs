@@ -4,8 +4,8 @@ use super::read::{Read, wrong_at};
 use super::{Reader, Writer};
 use crate::limits;
 use crate::session::coordinator::{
-    Attempt, DeclaredBy, ForbiddenBy, ForbiddenNote, LoweredBy, OperatorNote, Priority, ReloadNote,
-    RightsNote, Sent, SessionChange, SessionNotes,
+    Attempt, DeclaredBy, DrainNote, ForbiddenBy, ForbiddenNote, LoweredBy, OperatorNote, Priority,
+    ReloadNote, RightsNote, Sent, SessionChange, SessionNotes,
 };
 use crate::types::{Class, IntentId};
 
@@ -16,6 +16,7 @@ mod kind {
     pub(super) const LEFT_OUT: u8 = 4;
     pub(super) const LOWERED: u8 = 5;
     pub(super) const ADMINISTERED: u8 = 6;
+    pub(super) const DRAIN: u8 = 7;
     pub(super) const RELOAD: u8 = 8;
     pub(super) const REASON: u8 = 9;
 }
@@ -27,6 +28,7 @@ mod attempt {
     pub(super) const RELEASE: u8 = 3;
     pub(super) const ADMINISTER: u8 = 4;
     pub(super) const LOOK: u8 = 5;
+    pub(super) const DRAIN: u8 = 6;
     pub(super) const SET_CAPACITY: u8 = 7;
 }
 
@@ -38,6 +40,8 @@ mod lowered {
 
 /// Set where a rule has a name.
 const HAS_RULE: u8 = 1;
+/// Set where an agent ordered a drain.
+const BY_AGENT: u8 = 1;
 
 /// Set where nothing came of a reload.
 const IS_REFUSED: u8 = 1;
@@ -107,6 +111,16 @@ impl Writer<'_> {
                 self.count(*input);
                 self.agent(by);
             }
+            RightsNote::Drain(DrainNote { at, by, reason, deadline }) => {
+                self.byte(kind::DRAIN);
+                self.byte(if by.is_some() { BY_AGENT } else { 0 });
+                self.time(*at);
+                self.time(*deadline);
+                if let Some(by) = by {
+                    self.agent(by);
+                }
+                self.text(reason);
+            }
         }
     }
 
@@ -122,6 +136,7 @@ impl Writer<'_> {
             Attempt::Release(id) => (attempt::RELEASE, Some(id)),
             Attempt::Administer(_, id) => (attempt::ADMINISTER, Some(id)),
             Attempt::Look => (attempt::LOOK, None),
+            Attempt::Drain => (attempt::DRAIN, None),
             Attempt::SetCapacity => (attempt::SET_CAPACITY, None),
         };
         self.byte(id.0);
@@ -197,6 +212,12 @@ impl Reader<'_> {
             kind::LEFT_OUT => RightsNote::LeftOut(self.number()?),
             kind::LOWERED => RightsNote::Lowered { input: self.size()?, sent: self.sent()? },
             kind::ADMINISTERED => RightsNote::Administered { input: self.size()?, by: self.agent()? },
+            kind::DRAIN => {
+                let by_agent = self.flags(BY_AGENT)? == BY_AGENT;
+                let (at, deadline) = (self.time()?, self.time()?);
+                let by = if by_agent { Some(self.agent()?) } else { None };
+                RightsNote::Drain(DrainNote { at, by, reason: self.owned_text()?.into(), deadline })
+            }
             _ => return Err(wrong_at(at, "a note that is not known")),
         }))
     }
@@ -226,6 +247,7 @@ impl Reader<'_> {
             attempt::RELEASE => Attempt::Release(self.id()?),
             attempt::ADMINISTER => Attempt::Administer(self.agent()?, self.id()?),
             attempt::LOOK => Attempt::Look,
+            attempt::DRAIN => Attempt::Drain,
             attempt::SET_CAPACITY => Attempt::SetCapacity,
             _ => return Err(wrong_at(place, "an attempt that is not known")),
         };

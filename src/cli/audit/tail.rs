@@ -16,7 +16,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::limits::AUDIT_TAIL_RECORDS;
 use crate::resolver::Rank;
 use crate::session::coordinator::{
-    Attempt, ForbiddenNote, OperatorNote, Priority, ReloadNote, RightsNote, Sent,
+    Attempt, DrainNote, ForbiddenNote, OperatorNote, Priority, ReloadNote, RightsNote, Sent,
 };
 use crate::store::{Archive, Found, Rejection, Walk};
 use crate::trace::{write_decision, write_input};
@@ -109,7 +109,7 @@ fn for_people(record: &Record, wall: &Wall) -> String {
     let decisions = record.decisions.iter().map(|decision| words::decision(decision, wall));
     let (rights, operator) = (&record.notes.rights, &record.notes.operator);
     let count = rights.len() + operator.len();
-    let rights = rights.iter().map(|note| words::rights(note, &record.inputs));
+    let rights = rights.iter().map(|note| words::rights(note, &record.inputs, wall));
     let notes = words::several(operator.iter().map(words::operator).chain(rights), count);
     let inputs = words::several(inputs, record.inputs.len());
     let said = match (inputs.is_empty(), notes.is_empty()) {
@@ -132,7 +132,7 @@ struct Document {
     /// What ordered each decision.
     ranks: Vec<Option<RankBody>>,
     digest: String,
-    /// What was forbidden or lowered, and who administered.
+    /// What was forbidden or lowered, who administered, and orders to drain.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     rights: Vec<RightsBody>,
     /// What operators did, beside the inputs that it is.
@@ -183,6 +183,14 @@ pub(super) enum RightsBody {
     Administered {
         input: usize,
         by: String,
+    },
+    /// The coordinator was ordered to drain.
+    Drain {
+        at: Time,
+        /// `null` by a signal.
+        by: Option<String>,
+        reason: String,
+        deadline: Time,
     },
 }
 
@@ -266,6 +274,12 @@ impl RightsBody {
             RightsNote::Administered { input, by } => {
                 RightsBody::Administered { input: *input, by: by.as_str().to_owned() }
             }
+            RightsNote::Drain(DrainNote { at, by, reason, deadline }) => RightsBody::Drain {
+                at: *at,
+                by: by.as_ref().map(|by| by.as_str().to_owned()),
+                reason: reason.to_string(),
+                deadline: *deadline,
+            },
         }
     }
 }
@@ -279,6 +293,7 @@ impl ForbiddenBody {
             Attempt::Release(id) => ("release", None, Some(*id)),
             Attempt::Administer(of, id) => ("administer", Some(of.as_str().to_owned()), Some(*id)),
             Attempt::Look => ("look", None, None),
+            Attempt::Drain => ("drain", None, None),
             Attempt::SetCapacity => ("set_capacity", None, None),
         };
         ForbiddenBody {

@@ -6,7 +6,7 @@ use super::super::times::{Wall, length};
 use crate::audit::{StoredInput, StoredOp};
 use crate::resolver::AgentOp;
 use crate::session::coordinator::{
-    Attempt, ForbiddenNote, OperatorNote, Priority, ReloadNote, RightsNote, Sent,
+    Attempt, DrainNote, ForbiddenNote, OperatorNote, Priority, ReloadNote, RightsNote, Sent,
 };
 use crate::types::{Agent, Blocker, Claim, Decision, Intent, IntentId, IntentKey, RenewDenial, Verdict};
 use crate::wire::{raw_mode, raw_target};
@@ -77,6 +77,7 @@ pub(super) fn forbidden(note: &ForbiddenNote) -> String {
             format!("{} releases {} of another", harmless(agent.as_str()), name(of, *id))
         }
         Attempt::Look => format!("{} looks", harmless(agent.as_str())),
+        Attempt::Drain => format!("{} has it drain", harmless(agent.as_str())),
         Attempt::SetCapacity => format!("{} sets a capacity", harmless(agent.as_str())),
     };
     let on = if what.is_empty() { String::new() } else { format!(" on {}", harmless(what)) };
@@ -88,7 +89,7 @@ pub(super) fn forbidden(note: &ForbiddenNote) -> String {
 }
 
 /// A note of the record about rights, in a few words; of what was lowered, with the name of the intent.
-pub(super) fn rights(note: &RightsNote, inputs: &[StoredInput]) -> String {
+pub(super) fn rights(note: &RightsNote, inputs: &[StoredInput], wall: &Wall) -> String {
     let of = |input: usize| match inputs.get(input) {
         Some(StoredInput::Agent { agent, op, .. }) => name(agent, op.id()),
         Some(StoredInput::System { op: StoredOp::Release { agent, id, .. }, .. }) => name(agent, *id),
@@ -108,6 +109,7 @@ pub(super) fn rights(note: &RightsNote, inputs: &[StoredInput]) -> String {
             Some(path) => format!("capacity of {path} was set by {}", harmless(by.as_str())),
             None => format!("{} was released by {}", of(*input), harmless(by.as_str())),
         },
+        RightsNote::Drain(note) => drain(note, wall),
     }
 }
 
@@ -125,6 +127,14 @@ pub(super) fn operator(note: &OperatorNote) -> String {
             }
         }
     }
+}
+
+/// Who ordered a drain, until when and why.
+fn drain(note: &DrainNote, wall: &Wall) -> String {
+    let DrainNote { at: _, by, reason, deadline } = note;
+    let by = by.as_ref().map_or_else(|| "a signal".to_owned(), |by| harmless(by.as_str()));
+    let why = if reason.is_empty() { String::new() } else { format!(": {}", harmless(reason)) };
+    format!("drains until {}, by {by}{why}", wall.clock(*deadline))
 }
 
 /// What an agent asks for, after the intent's name.

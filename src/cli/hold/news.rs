@@ -19,6 +19,8 @@ pub(super) struct News {
     /// How long before the end of a lease that is not renewed the command is asked to end.
     early: Micros,
     denied: Option<Denial>,
+    /// The coordinator drains, and renews no lease past its deadline.
+    drains: bool,
     contenders: BTreeSet<(String, IntentId)>,
 }
 
@@ -26,7 +28,7 @@ type Denial = (Time, BTreeSet<(String, IntentId)>);
 
 impl News {
     pub(super) fn new(id: IntentId, early: Duration) -> Self {
-        News { id, early: early.into(), denied: None, contenders: BTreeSet::new() }
+        News { id, early: early.into(), denied: None, drains: false, contenders: BTreeSet::new() }
     }
 
     /// Whether it is about this lease, and was not told yet. Takes note of it.
@@ -44,7 +46,14 @@ impl News {
                 self.contenders.len() < limits::HOLD_CONTENDERS
                     && self.contenders.insert((by.clone(), *by_id))
             }
-            Event::Disconnected { .. } | Event::Resumed { .. } | Event::Draining { .. } => true,
+            Event::Draining { deadline, .. } => {
+                self.drains = deadline.is_some();
+                true
+            }
+            Event::Disconnected { .. } | Event::Resumed { .. } => {
+                self.drains = false;
+                true
+            }
             _ => false,
         }
     }
@@ -70,8 +79,12 @@ impl News {
             Event::Resumed { away, .. } => {
                 format!("connected again after {}", times::length(Micros::from(*away)))
             }
+            Event::Draining { reason, deadline: Some(deadline), .. } => {
+                let until = wall.ahead(*deadline);
+                format!("{}; the lease is renewed up to {until}, and no further", harmless(reason))
+            }
             Event::Draining { reason, .. } => {
-                format!("the coordinator shuts down: {}", harmless(reason))
+                format!("the coordinator shuts down: {}; the lease stands until its end", harmless(reason))
             }
             _ => return None,
         })
@@ -80,7 +93,10 @@ impl News {
     fn denied(&self, end: Time, blockers: &[Blocker], wall: &Wall) -> String {
         let mut why = explain::reasons(blockers, wall);
         if why.is_empty() {
-            why.push("a longer one is beyond max_hold or the horizon".into());
+            why.push(match self.drains {
+                true => "the coordinator drains, and renews nothing past its deadline".into(),
+                false => "a longer one is beyond max_hold or the horizon".into(),
+            });
         }
         let (end, asked) = (wall.ahead(end), wall.clock(end.before(self.early)));
         format!(
@@ -149,6 +165,22 @@ mod tests {
         );
         let said = news.words(&denied(after(20), &[]), &Wall::utc(NOW)).unwrap();
         assert!(said.contains("max_hold"), "{said}");
+    }
+
+    #[test]
+    fn a_drain_says_until_when_the_lease_is_renewed_and_why_no_further() {
+        let mut news = News::new(OWN, Duration::from_secs(5));
+        let reason = || "the coordinator drains: up\u{7}grade".to_owned();
+        let drains =
+            Event::Draining { reason: reason(), retry_after: None, deadline: Some(after(30)), left: None };
+        assert!(news.is_new(&drains));
+        let said = news.words(&drains, &Wall::utc(NOW)).unwrap();
+        assert!(said.contains("renewed up to 10:31:28.350, in 30.0 s") && !said.contains('\u{7}'), "{said}");
+        let said = news.words(&denied(after(30), &[]), &Wall::utc(NOW)).unwrap();
+        assert!(said.contains("drains") && !said.contains("max_hold"), "{said}");
+        let stops = Event::Draining { reason: reason(), retry_after: None, deadline: None, left: None };
+        assert!(news.is_new(&stops));
+        assert!(news.words(&stops, &Wall::utc(NOW)).unwrap().contains("stands until its end"));
     }
 
     #[test]

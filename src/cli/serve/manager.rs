@@ -122,6 +122,13 @@ impl Manager {
         self.tell(Change::Stops, "STOPPING=1\nSTATUS=stopping");
     }
 
+    /// It drains, which is no stop that the manager has asked for: it goes on being watched, and has no time to stop within.
+    pub(super) fn drains(&self, words: &str) {
+        if *self.phase() != Phase::Stopping {
+            self.send(&format!("STATUS={words}"));
+        }
+    }
+
     /// It reads its files again from here on.
     pub(super) fn reload_begins(&self) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);

@@ -4,12 +4,16 @@ use super::held::Held;
 use super::pending::Ask;
 use super::{AgentSession, Breach, Local, Loss, News, Reply};
 use crate::types::{IntentId, Micros, Slot, Time, Token};
-use crate::wire::{Answer, CapacityEntry, CloseCode, Conflict, InForce, Refusal, Verdict};
+use crate::wire::{Answer, CapacityEntry, CloseCode, Conflict, DrainStands, InForce, Refusal, Verdict};
 
 impl AgentSession {
     pub(super) fn answered(&mut self, answer: Answer, now: Local) -> Result<(), Breach> {
         if answer.extensions.first_not_understood(&[]).is_some() {
             return Err(Breach { code: CloseCode::UnsupportedExtension, why: "in an answer" });
+        }
+        if let Some(Ask::Drain(_)) = self.pending.get(&answer.request).map(|pending| &pending.ask) {
+            self.drain_answered(answer);
+            return Ok(());
         }
         // A refusal before the core names a slot that is still open.
         if !matches!(answer.verdict, Verdict::Rejected { .. }) {
@@ -37,7 +41,7 @@ impl AgentSession {
             }
             Some(Ask::Declare { .. }) => self.declaration_answered(answer.request, answer, now),
             // It takes nothing in any more; whoever comes after it is asked.
-            Some(Ask::Standing { .. }) => self.done(answer.request),
+            Some(Ask::Standing { .. } | Ask::Drain(_)) => self.done(answer.request),
             None => self.told_without_a_number(answer, now),
         }
         self.heard(id, slot);
@@ -104,6 +108,16 @@ impl AgentSession {
         self.reply(request, id, Reply::CapacitySet(stands));
     }
 
+    fn drain_answered(&mut self, answer: Answer) {
+        let Answer { request, id, verdict, extensions, .. } = answer;
+        match verdict {
+            Verdict::Released { .. } | Verdict::ReleasedUnknown => {
+                self.finish(request, id, Reply::Drains(DrainStands::in_extensions(&extensions)));
+            }
+            other => self.refused(request, id, other, true),
+        }
+    }
+
     fn renewal_answered(
         &mut self,
         request: u64,
@@ -141,14 +155,18 @@ impl AgentSession {
         }
     }
 
-    /// A renewal of the session's own that rights are against is denied, with nobody in the way: the lease is not
-    /// renewed, and that is why it ends.
+    /// A renewal of the session's own that rights are against, or a drain whose deadline the lease has come to, is denied,
+    /// with nobody in the way: the lease is not renewed, and that is why it ends.
     fn as_denied(&self, id: IntentId, automatic: bool, verdict: Verdict) -> Verdict {
-        match (&verdict, self.holdings.of(id)) {
-            (Verdict::Rejected { reason: Refusal::Forbidden, .. }, Some(held)) if automatic => {
-                Verdict::RenewDenied { end: held.end, blockers: Vec::new() }
-            }
-            _ => verdict,
+        let is_denied = match &verdict {
+            Verdict::Rejected { reason: Refusal::Forbidden, .. } => true,
+            // Whoever comes after one that stops at once is asked.
+            Verdict::Rejected { reason: Refusal::Draining, .. } => self.drains_until().is_some(),
+            _ => false,
+        };
+        match self.holdings.of(id).filter(|_| automatic && is_denied) {
+            Some(held) => Verdict::RenewDenied { end: held.end, blockers: Vec::new() },
+            None => verdict,
         }
     }
 
@@ -211,6 +229,14 @@ impl AgentSession {
                 kept,
             },
             Verdict::Expired { .. } => Reply::Ended,
+            // What waited when a drain began ends by it, and is to be had again where another takes over.
+            Verdict::Released { reason: Some(hint) } if self.drains_until().is_some() => Reply::Rejected {
+                reason: Refusal::Draining,
+                field: String::new(),
+                hint,
+                retry_after: None,
+                kept: false,
+            },
             Verdict::Released { reason } => Reply::Withdrawn { reason },
             // Of no declaration.
             Verdict::ReleasedUnknown
@@ -285,7 +311,9 @@ impl AgentSession {
             }
             Verdict::Expired { token } if self.has(id, token) => self.lose(id, Loss::Expired),
             Verdict::Released { reason } => {
-                self.revoked.remove(&id);
+                if self.revoked.remove(&id).is_some() {
+                    self.news(News::GaveUp { id });
+                }
                 self.lose(id, Loss::Released { reason });
             }
             Verdict::Renewed { end } => self.ends_at(id, end),

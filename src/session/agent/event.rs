@@ -2,7 +2,7 @@
 
 use super::Terms;
 use crate::types::{IntentId, Micros, Time, Token};
-use crate::wire::{Blocker, CapacityEntry, Conflict, ContestedNews, InForce, Refusal};
+use crate::wire::{Blocker, CapacityEntry, Conflict, ContestedNews, DrainStands, InForce, Refusal};
 
 /// Something for the program, in the order in which it happened.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,6 +92,8 @@ pub enum Reply {
         /// Who is in the way.
         blockers: Vec<Blocker>,
     },
+    /// To an order to drain, or to the question: how the drain stands; `None` where there is none.
+    Drains(Option<DrainStands>),
     /// To who has set a capacity: how it stands after the slot; `None` where that is told in a form that is not known.
     CapacitySet(Option<CapacityEntry>),
     /// It may or may not have been decided, and this session will not hear of it any more.
@@ -190,12 +192,16 @@ pub enum News {
         /// Which intent.
         id: IntentId,
     },
-    /// The coordinator shuts down and takes nothing new.
+    /// The coordinator takes nothing new: it shuts down, or drains.
     Draining {
         /// Why, for people.
         reason: String,
         /// When to try again.
         retry_after: Option<Micros>,
+        /// Until when holders may go on; `None` where it stops at once.
+        deadline: Option<Time>,
+        /// Grants in force, all agents' together, where this one may administer.
+        left: Option<u64>,
     },
     /// A newer incarnation of this name and label has taken over.
     Replaced,

@@ -16,6 +16,7 @@
 
 mod answers;
 mod clock;
+mod draining;
 mod event;
 mod held;
 mod pending;
@@ -35,6 +36,7 @@ use crate::wire::{
     Administer, Bearer, Bye, ClockPing, ClockPong, CloseCode, Degradations, Hello, Role, SetCapacity,
     ToAgent, ToCoordinator, VERSIONS, Welcome,
 };
+use draining::ToldToDrain;
 use held::{Due, Holdings};
 use pending::{Ask, Pending};
 
@@ -114,7 +116,7 @@ pub enum NotTaken {
     Left,
     /// As many requests as the coordinator takes, or [`limits::REQUESTS`], are unanswered.
     Full,
-    /// The coordinator takes nothing new, and why, as it says.
+    /// The coordinator takes nothing new: it shuts down, or drains; and why, as it says.
     Draining(Arc<str>),
     /// The id is being declared, or held, by this session.
     IdBusy,
@@ -148,7 +150,7 @@ enum Link {
     /// `draining` says why nothing new is taken in, once that is so.
     Up {
         welcome: Box<Welcome>,
-        draining: Option<Arc<str>>,
+        draining: Option<ToldToDrain>,
     },
 }
 
@@ -337,7 +339,7 @@ impl AgentSession {
     /// # Errors
     /// Where it was not taken; nothing was sent.
     pub fn declare(&mut self, draft: Draft, now: Local) -> Result<u64, NotTaken> {
-        self.may_declare()?;
+        self.may_declare(&draft)?;
         self.now = now;
         let id = IntentId::new(draft.intent.id);
         if let Some(request) = self.declared.get(&id).copied() {
@@ -356,12 +358,15 @@ impl AgentSession {
         Ok(request)
     }
 
-    fn may_declare(&self) -> Result<(), NotTaken> {
+    fn may_declare(&self, draft: &Draft) -> Result<(), NotTaken> {
         match (self.ending, &self.link) {
             (Ending::Replaced, _) => Err(NotTaken::Replaced),
             (Ending::Leaving | Ending::Left, _) => Err(NotTaken::Left),
-            (Ending::Open, Link::Up { draining: Some(reason), .. }) => {
-                Err(NotTaken::Draining(Arc::clone(reason)))
+            // A revision may give back, which is the coordinator's to say.
+            (Ending::Open, Link::Up { draining: Some(told), .. })
+                if !(draft.revision && told.deadline.is_some()) =>
+            {
+                Err(NotTaken::Draining(Arc::clone(&told.reason)))
             }
             (Ending::Open, Link::Up { .. } | Link::Down | Link::Greeting { .. }) => Ok(()),
         }
@@ -416,7 +421,11 @@ impl AgentSession {
             }
             // What is released is released, whoever waits for it.
             Ask::Release { .. } | Ask::Standing { .. } => {}
-            Ask::Declare { .. } | Ask::Administer { .. } | Ask::SetCapacity(_) | Ask::Renew { .. } => {
+            Ask::Declare { .. }
+            | Ask::Administer { .. }
+            | Ask::SetCapacity(_)
+            | Ask::Drain(_)
+            | Ask::Renew { .. } => {
                 self.done(request);
             }
         }
@@ -500,7 +509,7 @@ impl AgentSession {
             }
             (ToAgent::Welcome(_), _) => order("a second welcome"),
             (ToAgent::Draining(draining), Link::Greeting { .. }) => {
-                self.told_to_drain(draining.reason, draining.retry_after_us);
+                self.told_to_drain(draining);
                 Ok(())
             }
             (_, Link::Down | Link::Greeting { .. }) => order("a message before the welcome"),
@@ -514,8 +523,8 @@ impl AgentSession {
                 Ok(())
             }
             (ToAgent::Draining(news), Link::Up { draining, .. }) => {
-                *draining = Some(news.reason.as_str().into());
-                self.told_to_drain(news.reason, news.retry_after_us);
+                *draining = Some(ToldToDrain::of(&news));
+                self.told_to_drain(news);
                 Ok(())
             }
             (ToAgent::Replaced(_), Link::Up { .. }) => {
@@ -724,10 +733,6 @@ impl AgentSession {
 
     fn slot_length(&self) -> Micros {
         self.welcome().map_or(limits::SLOT_MAX, |welcome| welcome.slot_length)
-    }
-
-    fn told_to_drain(&mut self, reason: String, retry_after_us: Option<u64>) {
-        self.news(News::Draining { reason, retry_after: retry_after_us.map(Micros::from_us) });
     }
 
     /// A newer incarnation has taken over this name and label, as the coordinator has said: nothing that

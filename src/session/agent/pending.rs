@@ -4,7 +4,9 @@ use super::held::Terms;
 use super::{AgentSession, Draft, Link, Local, Reply};
 use crate::limits;
 use crate::types::{IntentId, Micros, Slot, Time};
-use crate::wire::{Administer, Declaration, Declare, Extensions, Release, Renew, SetCapacity, ToCoordinator};
+use crate::wire::{
+    Administer, Declaration, Declare, DrainAsk, Extensions, Release, Renew, SetCapacity, ToCoordinator,
+};
 
 /// A request without its final answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +39,8 @@ pub(super) enum Ask {
         id: IntentId,
         whose: Administer,
     },
+    /// To drain, or how the drain stands.
+    Drain(DrainAsk),
     SetCapacity(SetCapacity),
     Renew {
         id: IntentId,
@@ -59,7 +63,9 @@ impl Ask {
     pub(super) fn id(&self) -> IntentId {
         match self {
             Ask::Declare { id, .. } | Ask::Release { id } | Ask::Renew { id, .. } => *id,
-            Ask::Administer { .. } | Ask::SetCapacity(_) | Ask::Standing { .. } => IntentId::new(0),
+            Ask::Administer { .. } | Ask::SetCapacity(_) | Ask::Drain(_) | Ask::Standing { .. } => {
+                IntentId::new(0)
+            }
         }
     }
 
@@ -70,6 +76,7 @@ impl Ask {
             Ask::Declare { draft, .. } => declaration(request, Draft::clone(draft)),
             Ask::Release { id } => Release { request, id: *id, extensions }.into(),
             Ask::Administer { id, whose } => Release::of_another(request, *id, whose).into(),
+            Ask::Drain(asked) => Release::about_drain(request, asked).into(),
             Ask::SetCapacity(what) => what.order(request).into(),
             Ask::Renew { id, until, .. } => Renew { request, id: *id, until: *until, extensions }.into(),
             Ask::Standing { ids } => crate::wire::standing_of(request, name, ids).into(),
@@ -155,7 +162,8 @@ impl AgentSession {
             Ask::Declare { .. } => !self.is_waited_for(pending),
             // Asked for anew, with the time of then.
             Ask::Renew { automatic, .. } => *automatic,
-            Ask::Standing { .. } => true,
+            // Of the coordinator that was there, by its time of then.
+            Ask::Standing { .. } | Ask::Drain(_) => true,
             Ask::Release { .. } | Ask::Administer { .. } | Ask::SetCapacity(_) => false,
         };
         let gone: Vec<u64> = self
@@ -164,7 +172,12 @@ impl AgentSession {
             .filter(|(_, pending)| useless(pending))
             .map(|(request, _)| *request)
             .collect();
-        gone.into_iter().for_each(|request| self.done(request));
+        for request in gone {
+            match self.pending.get(&request).map(|pending| &pending.ask) {
+                Some(Ask::Drain(_)) => self.finish(request, IntentId::new(0), Reply::Unknown),
+                _ => self.done(request),
+            }
+        }
     }
 
     /// Whether a declaration is worth being made again. One that was abandoned is not, whose release is among what is
@@ -177,6 +190,7 @@ impl AgentSession {
             }
             Ask::Release { .. }
             | Ask::Administer { .. }
+            | Ask::Drain(_)
             | Ask::SetCapacity(_)
             | Ask::Renew { .. }
             | Ask::Standing { .. } => true,

@@ -1,7 +1,8 @@
 use super::*;
 use crate::types::{Class, RawClaim, RawMode, RawTarget, Slot, Token, Window};
 use crate::wire::{
-    Answer, Conflict, ContestedNews, Extension, Extensions, InForce, Refusal, Verdict, WireLimits,
+    Answer, Conflict, ContestedNews, DrainAsk, DrainOrder, DrainStands, Extension, Extensions, InForce,
+    Refusal, Verdict, WireLimits,
 };
 
 /// A session on virtual time against a scripted coordinator whose clock is `AHEAD` of the agent's.
@@ -535,6 +536,123 @@ fn draining_stops_declarations_but_not_releases() {
     assert!(matches!(bench.event(), Event::News(News::Draining { .. })));
     assert!(matches!(bench.session.declare(draft(1, false), bench.now), Err(NotTaken::Draining(_))));
     assert!(bench.session.release(IntentId::new(1)).is_ok());
+}
+
+/// A session that was told of a drain, which lasts `secs` from now.
+fn draining(secs: u64) -> (Bench, Time) {
+    let bench = Bench::up();
+    let deadline = bench.coordinator().after(Micros::from_secs(secs));
+    (bench, deadline)
+}
+
+fn told_to_drain(bench: &mut Bench, deadline: Time, is_over: bool) {
+    let stands = DrainStands { deadline, is_over, left: Some(3) };
+    let (reason, extensions) = ("upgrade".into(), stands.extensions());
+    bench.receive(crate::wire::Draining { reason, extensions, ..Default::default() });
+    let Event::News(News::Draining { deadline: told, left, .. }) = bench.event() else { panic!("a drain") };
+    assert_eq!((told, left), ((!is_over).then_some(deadline), Some(3)));
+}
+
+#[test]
+fn a_drain_stops_declarations_and_leaves_revisions_to_the_coordinator() {
+    let (mut bench, deadline) = draining(30);
+    bench.grant(1, false, 9, 60_000_000);
+    told_to_drain(&mut bench, deadline, false);
+    assert!(matches!(bench.session.declare(draft(2, false), bench.now), Err(NotTaken::Draining(_))));
+    let revision = Draft { revision: true, ..draft(1, false) };
+    assert!(bench.session.declare(revision.clone(), bench.now).is_ok());
+    told_to_drain(&mut bench, deadline, true);
+    assert!(matches!(bench.session.declare(revision, bench.now), Err(NotTaken::Draining(_))));
+}
+
+#[test]
+fn what_waited_when_a_drain_began_is_refused_as_draining_and_not_withdrawn() {
+    for drains in [true, false] {
+        let (mut bench, deadline) = draining(30);
+        let request = bench.declare(1, false);
+        if drains {
+            told_to_drain(&mut bench, deadline, false);
+        }
+        bench.answer(request, 1, Verdict::Released { reason: Some("it drains".into()) });
+        let Event::Reply { reply, .. } = bench.event() else { panic!("an answer") };
+        match reply {
+            Reply::Rejected { reason: Refusal::Draining, hint, .. } => assert!(drains && hint == "it drains"),
+            Reply::Withdrawn { .. } => assert!(!drains),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_lease_that_a_drain_does_not_renew_is_denied_and_asked_for_less_and_less() {
+    let (mut bench, deadline) = draining(8);
+    let end = bench.grant(1, true, 9, 9_000_000);
+    told_to_drain(&mut bench, deadline, false);
+    let mut asked = 0;
+    loop {
+        let next = bench.session.next_timeout(bench.now).unwrap();
+        bench.now = bench.now.max(next);
+        bench.session.tick(bench.now);
+        while let Some(message) = bench.session.poll_send() {
+            match message {
+                ToCoordinator::Renew(renew) => {
+                    asked += 1;
+                    let refused = Verdict::Rejected {
+                        reason: Refusal::Draining,
+                        field: String::new(),
+                        hint: String::new(),
+                        retry_after_us: Some(1_000),
+                        kept: false,
+                    };
+                    bench.answer(renew.request, 1, refused);
+                }
+                ToCoordinator::ClockPing(ping) => {
+                    let coordinator = bench.coordinator();
+                    bench.receive(ClockPong { seq: ping.seq, client_us: ping.client_us, coordinator });
+                }
+                _ => {}
+            }
+        }
+        match bench.session.poll_event() {
+            Some(Event::News(News::RenewalDenied { end: stands, blockers, .. })) => {
+                assert!(stands == end && blockers.is_empty());
+            }
+            Some(Event::News(News::Lost { why, .. })) => {
+                assert_eq!(why, Loss::NotRenewed { by: None });
+                break;
+            }
+            _ => {}
+        }
+    }
+    assert!((2..20).contains(&asked), "asked {asked} times");
+}
+
+#[test]
+fn an_order_to_drain_is_answered_once_and_not_made_again_over_another_connection() {
+    let (mut bench, deadline) = draining(30);
+    let stands = DrainStands { deadline, is_over: false, left: Some(2) };
+    let answer = |request, verdict, extensions| Answer {
+        request,
+        id: IntentId::new(0),
+        slot: Slot::new(0),
+        at: Time::ZERO,
+        repeat: false,
+        verdict,
+        extensions,
+    };
+    let request = bench.session.drain(DrainAsk::Order(DrainOrder::default())).unwrap();
+    let ToCoordinator::Release(release) = bench.sent() else { panic!("a release that is none") };
+    assert!(matches!(release.asks_about_drain(), Ok(Some(DrainAsk::Order(_)))));
+    bench.receive(answer(request, Verdict::Released { reason: None }, stands.extensions()));
+    let id = IntentId::new(0);
+    assert_eq!(bench.event(), Event::Reply { request, id, reply: Reply::Drains(Some(stands)) });
+    let request = bench.session.drain(DrainAsk::How).unwrap();
+    bench.receive(answer(request, Verdict::ReleasedUnknown, Extensions::NONE));
+    assert_eq!(bench.event(), Event::Reply { request, id, reply: Reply::Drains(None) });
+    let request = bench.session.drain(DrainAsk::How).unwrap();
+    bench.session.disconnected();
+    assert_eq!(bench.event(), Event::Reply { request, id, reply: Reply::Unknown });
+    assert_eq!(bench.session.unanswered(), 0);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Denial;
+use super::DrainNote;
 use super::Sessions;
 use super::priority::Sent;
 use super::rights::{Forbidden, ForbiddenBy};
@@ -35,6 +36,8 @@ pub enum RightsNote {
         /// By whom.
         by: Agent,
     },
+    /// The coordinator was ordered to drain, or to drain by another deadline.
+    Drain(DrainNote),
 }
 
 /// Something that was forbidden.
@@ -67,6 +70,8 @@ pub enum Attempt {
     Administer(Agent, IntentId),
     /// To list or to watch.
     Look,
+    /// To have the coordinator drain.
+    Drain,
     /// To set a capacity.
     SetCapacity,
 }
@@ -131,10 +136,10 @@ impl Forbidding {
 }
 
 impl Sessions {
-    /// Whether something that was forbidden, or a reload, waits for a record. What is only counted waits for one that there is anyway:
+    /// Whether something that was forbidden, a reload, or an order to drain, waits for a record. What is only counted waits for one that there is anyway:
     /// otherwise each slot would have one.
     pub fn has_to_record(&self) -> bool {
-        !self.forbidding.waiting.is_empty() || self.operating.has_to_record()
+        !self.forbidding.waiting.is_empty() || self.operating.has_to_record() || self.drain.has_to_record()
     }
 
     /// How often something was forbidden since the start.

@@ -76,7 +76,7 @@ impl Sessions {
             effects.extend(missed.into_iter().map(|message| Effect::Send { to, message }));
         }
         self.members.insert(connection, Member { agent, label });
-        effects.extend(self.draining.as_deref().map(|reason| super::told_to_drain(connection, reason)));
+        effects.extend(self.told_to_drain(connection, now));
         Ok(effects)
     }
 

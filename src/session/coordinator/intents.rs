@@ -177,6 +177,11 @@ impl Intents {
         self.totals.live
     }
 
+    /// How many intents are in force.
+    pub(super) fn granted(&self) -> usize {
+        self.totals.live.saturating_sub(self.totals.undecided)
+    }
+
     /// How many names have something going.
     pub(super) fn names(&self) -> usize {
         self.names.len()

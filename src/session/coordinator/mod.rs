@@ -10,6 +10,7 @@ mod admission;
 mod allowance;
 mod bounding;
 mod crowd;
+mod draining;
 mod feasibility;
 mod forbidding;
 mod hello;
@@ -35,6 +36,7 @@ use std::sync::Arc;
 pub use admission::{Admission, Denial, Open, Then};
 pub use allowance::{Allowance, Credits};
 pub use bounding::Lowered;
+pub use draining::{DrainNote, Drains};
 pub use feasibility::Feasibility;
 pub use forbidding::{Attempt, ForbiddenCounts, ForbiddenNote, RightsNote};
 pub use hello::HelloRefusal;
@@ -55,7 +57,7 @@ use self::bounding::Bounding;
 use self::forbidding::Forbidding;
 use crate::limits::{self, Limit, Reached};
 use crate::types::{Agent, Claim, FixedMap, IntentId, Micros, Slot, Time};
-use crate::wire::{CloseCode, Draining, ToAgent, ToCoordinator};
+use crate::wire::{CloseCode, ToAgent, ToCoordinator};
 
 /// A connection, numbered in the order in which they come; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -257,8 +259,9 @@ pub struct Sessions {
     watchers: watch::Watchers,
     /// What became of sessions since the last record, where there are records.
     changes: Option<BTreeMap<(Agent, Arc<str>), SessionChange>>,
-    /// Why nothing new is taken in, once that is so.
+    /// Why nothing at all is taken in, once that is so.
     draining: Option<Arc<str>>,
+    drain: draining::DrainState,
     refusals: Refusals,
     reached: Arc<Reached>,
     /// The last limit of one name's that was passed, until it is asked for.
@@ -294,12 +297,6 @@ struct Session {
     left: Time,
 }
 
-fn told_to_drain(connection: ConnectionId, reason: &str) -> Effect {
-    let to = Place { connection, lane: LaneId::FIRST };
-    let reason = reason[..reason.floor_char_boundary(limits::TEXT_BYTES)].to_owned();
-    Effect::Send { to, message: Draining { reason, ..Draining::default() }.into() }
-}
-
 impl Sessions {
     /// No sessions yet.
     pub fn new(terms: Terms) -> Self {
@@ -314,6 +311,7 @@ impl Sessions {
             watchers: watch::Watchers::default(),
             changes: None,
             draining: None,
+            drain: draining::DrainState::default(),
             refusals: Refusals::default(),
             reached: Arc::default(),
             passed: None,
@@ -360,12 +358,6 @@ impl Sessions {
         }
         self.watchers.forget(connection);
         vec![Effect::Close { connection, code: CloseCode::Done, reason: "goodbye".into() }]
-    }
-
-    /// Tells everybody that the coordinator takes nothing new, and those who come from here on.
-    pub fn draining(&mut self, reason: &str) -> Vec<Effect> {
-        self.draining = Some(reason.into());
-        self.members.keys().map(|connection| told_to_drain(*connection, reason)).collect()
     }
 
     /// What there is at present, by name, for those who look for what is left over.

@@ -188,6 +188,7 @@ impl Sessions {
             _ => None,
         };
         let mut rights = self.forbidding.take();
+        rights.extend(self.drain.take_note(outcome.at).map(RightsNote::Drain));
         rights.extend(closed.origins.iter().enumerate().filter_map(note_of));
         let mut operator = self.operating.take();
         operator.extend(closed.origins.iter().enumerate().filter_map(reason_of));

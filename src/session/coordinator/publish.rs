@@ -71,6 +71,7 @@ impl Sessions {
             self.tell_holder(&news.holder, &message.into(), room, send);
         }
         self.intents.forget_ended(outcome.at);
+        self.drain.follow_slot(outcome.at);
         self.settle_payments(outcome.at);
         self.operating.follow(closed.batch.inputs());
         self.tell_administrators(closed, outcome, send);

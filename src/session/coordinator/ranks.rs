@@ -43,7 +43,8 @@ fn last_end(start: Time, claims: &[Claim]) -> Time {
     claims.iter().map(|claim| claim.window(start).end()).max().unwrap_or(start)
 }
 
-fn may_be_part(old: &Claim, new: &Claim) -> bool {
+/// Whether `new` takes no more of what `old` takes, for no longer.
+pub(super) fn may_be_part(old: &Claim, new: &Claim) -> bool {
     let is_weaker = match (old.mode, new.mode) {
         (Mode::Exclusive, Mode::Exclusive | Mode::Shared) | (Mode::Shared, Mode::Shared) => true,
         (Mode::Units(old), Mode::Units(new)) => new <= old,

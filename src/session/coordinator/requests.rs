@@ -11,9 +11,9 @@ use super::{Admission, Ask, Denial, Effect, Member, Origin, Place, Sessions, Ter
 use crate::limits::{self, Limit};
 use crate::resolver::{AgentOp, SystemOp};
 use crate::slot::{Asked, Rank, Refused, Turned};
-use crate::types::{Agent, IntentId, Invalid, Micros, Time};
+use crate::types::{Agent, IntentId, Invalid, Micros, Slot, Time};
 use crate::wire::{
-    Administer, Answer, Declaration, Extensions, Refusal, Release, Renew, SetCapacity, ToAgent,
+    Administer, Answer, Declaration, DrainAsk, Extensions, Refusal, Release, Renew, SetCapacity, ToAgent,
     ToCoordinator, Verdict, Watch,
 };
 
@@ -29,6 +29,10 @@ pub trait Inbox {
     /// # Errors
     /// Where nothing new is taken in.
     fn take_in(&self, agent: &Agent, batch: Vec<Asked<Origin>>) -> Result<Vec<Turned<Origin>>, Drained>;
+
+    /// A drain begins: whoever watches the coordinator is told, what waits and asks for more by `is_new` is handed back, and
+    /// what is undecided ends with `reason` in the slot that is open. Also returns when that is, as an arrival.
+    fn clear(&self, reason: &str, is_new: &dyn Fn(&Agent, &AgentOp) -> bool) -> (Time, Vec<Turned<Origin>>);
 
     /// Takes in what an agent asks for in the operator's place.
     ///
@@ -92,6 +96,11 @@ enum Inner {
         request: u64,
         what: Result<SetCapacity, Denied>,
     },
+    /// To drain, or how the drain stands.
+    Drain {
+        request: u64,
+        asked: Result<DrainAsk, Denied>,
+    },
     Watch(Watch),
     Bye,
     /// Answered elsewhere.
@@ -148,6 +157,7 @@ impl Sessions {
             Inner::Core(messages) => self.hand_on(from, messages, door),
             Inner::Administer { request, id, whose } => self.administer(from, (request, id), whose, door),
             Inner::SetCapacity { request, what } => self.set_capacity(from, request, what, door),
+            Inner::Drain { request, asked } => self.asked_to_drain(from, request, asked, door),
             Inner::Watch(watch) => self.watch(from, &watch, door),
             Inner::Bye => self.bye(from.connection),
             Inner::Other => Vec::new(),
@@ -199,6 +209,15 @@ impl Sessions {
                 batch.into_iter().map(of).collect()
             }
         };
+        self.hand_back(turned, now)
+    }
+
+    /// Answers those who have no place for what they asked for, with why.
+    pub(super) fn hand_back(
+        &mut self,
+        turned: Vec<(Agent, Denial, AgentOp, Origin)>,
+        now: Time,
+    ) -> Vec<Effect> {
         let answers = turned.into_iter().filter_map(|(agent, denial, op, origin)| {
             self.intents.settle(&agent, &origin);
             self.pay_back(&agent, origin.cost(), now);
@@ -233,6 +252,7 @@ impl Sessions {
         if member.label.is_none() {
             return Err(self.forbid_observer(agent, attempt(&message.op), door));
         }
+        self.pass_drain(agent, &mut message.op, door.now)?;
         let bounding = match &message.op {
             AgentOp::Invalid { .. } => None,
             _ => self.weigh(agent, message, door)?,
@@ -391,6 +411,50 @@ impl Sessions {
         judged.map_err(|why| self.forbid(&member.agent, asked(), why, door.now))
     }
 
+    /// Begins a drain, or says how it stands, where the rights say so.
+    fn asked_to_drain(
+        &mut self,
+        from: Place,
+        request: u64,
+        asked: Result<DrainAsk, Denied>,
+        door: &Door<'_>,
+    ) -> Vec<Effect> {
+        let Some(member) = self.members.get(&from.connection).cloned() else { return Vec::new() };
+        let id = IntentId::new(0);
+        let asked = asked.and_then(|asked| match self.may_drain(&member, door) {
+            Ok(()) => Ok(asked),
+            Err(denial) => Err(Denied { id, request, revision: false, denial }),
+        });
+        let mut effects = match asked {
+            Ok(DrainAsk::Order(order)) => self.drain(&order, Some(member.agent), door.inbox, door.now),
+            Ok(DrainAsk::How) => Vec::new(),
+            Err(denied) => {
+                self.refusals.note(denied.denial.reason);
+                let message = self.answer_to(&member.agent, denied, door.now);
+                return vec![Effect::Send { to: from, message }];
+            }
+        };
+        let stands = self.drain_stands(from.connection);
+        let verdict = match &stands {
+            Some(_) => Verdict::Released { reason: None },
+            None => Verdict::ReleasedUnknown,
+        };
+        let extensions = stands.map(|stands| stands.extensions()).unwrap_or_default();
+        // No slot decides it.
+        let (slot, at) = (Slot::default(), Time::ZERO);
+        let message = Answer { request, id, slot, at, repeat: false, verdict, extensions }.into();
+        effects.push(Effect::Send { to: from, message });
+        effects
+    }
+
+    fn may_drain(&mut self, member: &Member, door: &Door<'_>) -> Result<(), Denial> {
+        if member.label.is_none() {
+            return Err(self.forbid_observer(&member.agent, Attempt::Drain, door));
+        }
+        let judged = self.rights.may_drain(&member.agent);
+        judged.map_err(|why| self.forbid(&member.agent, Attempt::Drain, why, door.now))
+    }
+
     /// After a reconnect an intent goes on on the lane on which its session first names it. Another session
     /// of the name takes it up only where that one is gone for good: otherwise it comes back for its news.
     fn take_up(&mut self, agent: &Agent, id: IntentId, place: Place, label: &Arc<str>) {
@@ -425,6 +489,10 @@ fn of_release(release: &Release) -> Inner {
             request,
             what: what.map_err(|denial| Denied::of_order(request, denial)),
         };
+    }
+    if let Some(asked) = release.asks_about_drain().transpose() {
+        let asked = checked(asked, extensions, Release::DRAIN);
+        return Inner::Drain { request, asked: asked.map_err(|denial| Denied::of_order(request, denial)) };
     }
     let whose = match release.administers().transpose() {
         None => return Inner::Core(vec![of_plain(request, AgentOp::Release { id }, extensions)]),

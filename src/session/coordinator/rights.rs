@@ -530,6 +530,17 @@ impl Rights {
         spots.try_for_each(|spot| own.let_through(spot, ForbiddenBy::Administer))
     }
 
+    /// Whether the agent may have the coordinator drain: it has to administer everything.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn may_drain(&self, agent: &Agent) -> Result<(), Forbidden> {
+        if self.is_open() && self.everybody_administers {
+            return Ok(());
+        }
+        self.of(agent).let_through(Spot::Everything, ForbiddenBy::Administer)
+    }
+
     /// The rules about the agent, in order.
     pub fn rules_of(&self, agent: &Agent) -> impl Iterator<Item = &Rule> {
         self.rules.iter().filter(move |rule| rule.who.matches(agent))

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::resolver::{Resolver, Rules, SystemOp};
+use crate::resolver::{AgentOp, Resolver, Rules, SystemOp};
 use crate::slot::{Asked, Collector, Refused, Turned};
 use crate::types::{IntentKey, RawClaim, RawIntent, RawMode, RawTarget, Token};
 use crate::wire::{Declaration, Declare, Extensions, Hello, Release, Renew, Role, Verdict};
@@ -89,6 +89,10 @@ impl Inbox for Queue {
         Ok(self.0.borrow_mut().agent_inputs(self.1, agent, batch))
     }
 
+    fn clear(&self, _: &str, is_new: &dyn Fn(&Agent, &AgentOp) -> bool) -> (Time, Vec<Turned<Origin>>) {
+        self.0.borrow_mut().turn_out(self.1, is_new)
+    }
+
     fn administer(&self, op: SystemOp, origin: Origin) -> Result<(), Refused> {
         Ok(self.0.borrow_mut().system_input(self.1, op, origin).map(drop)?)
     }
@@ -100,6 +104,10 @@ struct NoInbox;
 impl Inbox for NoInbox {
     fn take_in(&self, _: &Agent, _: Vec<Asked<Origin>>) -> Result<Vec<Turned<Origin>>, Drained> {
         panic!("nothing is asked of the core")
+    }
+
+    fn clear(&self, _: &str, _: &dyn Fn(&Agent, &AgentOp) -> bool) -> (Time, Vec<Turned<Origin>>) {
+        panic!("nobody drains")
     }
 
     fn administer(&self, _: SystemOp, _: Origin) -> Result<(), Refused> {

@@ -5,7 +5,7 @@ use crate::wire::{Answer, Bye, ClockPing, Declaration, Declare, Release, Role, V
 pub(super) const LENGTH: Micros = Micros::from_ms(10);
 pub(super) const START: Time = Time::from_us(5_000_000);
 
-fn hello(name: Option<&str>, incarnation: u128) -> ToCoordinator {
+pub(super) fn hello(name: Option<&str>, incarnation: u128) -> ToCoordinator {
     let name = name.map(str::to_owned);
     let hello = Hello {
         lowest_version: 1,
