@@ -14,11 +14,10 @@ use super::{ExitCode, Place, Problem, words};
 use crate::audit::{Record, StoredInput};
 use crate::clock::{Clock, SystemClock};
 use crate::limits::AUDIT_TAIL_RECORDS;
-use crate::resolver::Rank;
 use crate::session::coordinator::{Attempt, ForbiddenNote, Priority, RightsNote, Sent};
 use crate::store::{Archive, Found, Rejection, Walk};
-use crate::trace::{write_decision, write_input};
-use crate::types::{Decision, IntentId, Slot, Time};
+use crate::trace::{RankBody, raw_decision, raw_input};
+use crate::types::{IntentId, Time};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -133,18 +132,6 @@ struct Document {
     rights: Vec<RightsBody>,
 }
 
-#[derive(Serialize)]
-pub(super) struct RankBody {
-    score: f64,
-    overdue: bool,
-}
-
-impl From<Rank> for RankBody {
-    fn from(Rank { score, is_overdue }: Rank) -> Self {
-        RankBody { score, overdue: is_overdue }
-    }
-}
-
 fn document(record: &Record) -> Result<String, Rejection> {
     let inputs = record.inputs.iter().map(raw_input).collect::<io::Result<_>>()?;
     let decisions = record.decisions.iter().map(|decision| raw_decision(record.slot, record.at, decision));
@@ -254,23 +241,4 @@ impl SentBody {
             by_allowance: by.allowance,
         }
     }
-}
-
-/// An input as `export` has it.
-pub(super) fn raw_input(input: &StoredInput) -> io::Result<Box<RawValue>> {
-    let mut line = Vec::new();
-    write_input(&mut line, input)?;
-    raw(line)
-}
-
-/// A decision as `export` has it.
-pub(super) fn raw_decision(slot: Slot, at: Time, decision: &Decision) -> io::Result<Box<RawValue>> {
-    let mut line = Vec::new();
-    write_decision(&mut line, slot, at, decision)?;
-    raw(line)
-}
-
-fn raw(line: Vec<u8>) -> io::Result<Box<RawValue>> {
-    let text = String::from_utf8(line).map_err(io::Error::other)?;
-    Ok(RawValue::from_string(text.trim_end().to_owned())?)
 }
