@@ -104,6 +104,8 @@ async fn there_is_no_page_unless_it_is_asked_for() {
     for path in ["/", "/page", "/page/events", "/page/main.js"] {
         assert!(watched.ask("GET", path).await.starts_with("HTTP/1.0 404"), "{path}");
     }
+    let why = watched.ask("GET", "/why?intent=a/1").await;
+    assert!(why.starts_with("HTTP/1.0 403") && why.contains("page"), "{why}");
     assert!(watched.ask("GET", "/livez").await.starts_with("HTTP/1.0 200"));
 }
 

@@ -41,6 +41,7 @@ mod top;
 mod voice;
 mod watch;
 mod watching;
+mod why;
 
 use std::process;
 
@@ -78,6 +79,7 @@ enum Command {
     Watch(watch::Args),
     Top(top::Args),
     Hot(hot::Args),
+    Why(why::Args),
     Latency(latency::Args),
     Resolve(resolve::Args),
     Audit(audit::Args),
@@ -112,6 +114,7 @@ pub fn main() -> process::ExitCode {
         Command::Watch(args) => watch::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Hot(args) => hot::run(&args),
+        Command::Why(args) => why::run(&args),
         Command::Latency(args) => latency::run(&args),
         Command::Resolve(args) => resolve::run(args),
         Command::Audit(args) => audit::run(&args),

@@ -74,7 +74,7 @@ impl Wanted {
     }
 }
 
-/// What the log says of what was in the way.
+/// What the records say of what was in the way.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Holder {
     /// The slot in which it was granted, or told last that it waits.
@@ -85,7 +85,7 @@ pub struct Holder {
     pub rank: Option<Rank>,
     /// Start and end of its grant.
     pub granted: Option<(Time, Time)>,
-    /// What was declared; `None` where that is older than what is left of the log.
+    /// What was declared; `None` where that is older than what is kept.
     pub intent: Option<Intent>,
 }
 

@@ -41,7 +41,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use self::leave::Leave;
 use self::page::Pages;
 pub use self::web::Recording;
-pub(crate) use self::web::place_of as why_of;
+pub(crate) use self::web::{Kept, Known, place_of as why_of};
 use crate::coordinator::View;
 use crate::limits;
 
