@@ -66,8 +66,8 @@ pub(super) fn run(args: Args) -> ExitCode {
         }
     };
     let length = show_duration(config.rules.length);
-    // Anywhere that is free: `preclaim top` finds it, as clients do.
-    let watched = args.watching.of(&config).unwrap_or(Watched::ANYWHERE);
+    // Anywhere that is free: `preclaim top` finds it, as clients do. It lets everybody in.
+    let watched = args.watching.of(&config).unwrap_or_else(|| Watched::anywhere(config.rights.is_open()));
     let config = coordinator_config(config, identity, args.check_invariants);
     run_coordinator(config, Some(watched), None, |coordinator, at| announce(coordinator, at, &length))
 }

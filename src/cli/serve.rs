@@ -89,12 +89,11 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// By a free port of this machine, from which `dev` lets everybody watch what it decides in any case.
-    pub(super) const ANYWHERE: Watched = Watched {
-        addr: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)),
-        has_page: false,
-        keeps_decisions: true,
-    };
+    /// By a free port of this machine; `is_open` where everybody there may watch what is decided in any case.
+    pub(super) fn anywhere(is_open: bool) -> Self {
+        let addr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
+        Watched { addr, has_page: false, keeps_decisions: is_open }
+    }
 
     fn metrics(self, length: Micros) -> Metrics {
         let metrics = Metrics::new(length);

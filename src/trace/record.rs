@@ -21,19 +21,20 @@ use crate::types::{
 /// What ordered a decision, as it is spelled.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct RankBody {
-    score: f64,
+    /// None for the lowest, which JSON cannot say.
+    score: Option<f64>,
     overdue: bool,
 }
 
 impl From<Rank> for RankBody {
     fn from(Rank { score, is_overdue }: Rank) -> Self {
-        RankBody { score, overdue: is_overdue }
+        RankBody { score: Some(score).filter(|score| score.is_finite()), overdue: is_overdue }
     }
 }
 
 impl From<RankBody> for Rank {
     fn from(RankBody { score, overdue }: RankBody) -> Self {
-        Rank { score, is_overdue: overdue }
+        Rank { score: score.unwrap_or(f64::NEG_INFINITY), is_overdue: overdue }
     }
 }
 
@@ -334,6 +335,7 @@ mod tests {
         let mut ranks = vec![None; decisions.len()];
         ranks[0] = Some(Rank { score: 0.1 + 0.2, is_overdue: false });
         ranks[2] = Some(Rank { score: 0.0, is_overdue: true });
+        ranks[3] = Some(Rank { score: f64::NEG_INFINITY, is_overdue: false });
         Record {
             slot: Slot::new(4),
             at: Time::from_us(50_000),
@@ -363,7 +365,7 @@ mod tests {
             ("[60,70]", "[70,60]"),
             ("\"a/b\",\"as_of\"", "\"a//b\",\"as_of\""),
             ("\"expired\"", "\"expelled\""),
-            ("\"score\":0.0", "\"score\":null"),
+            ("\"score\":0.0", "\"score\":\"much\""),
         ] {
             let wrong = text.replace(part, other);
             assert!(wrong != text && read_record(&wrong).is_err(), "{part}");
