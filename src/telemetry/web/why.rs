@@ -387,26 +387,20 @@ impl Records {
     }
 
     fn own(&mut self, (slot, news): &Told<'_>) {
-        let is_rejected = matches!(news.verdict, Verdict::Rejected { .. });
+        let mut answers = None;
         if let (Some(arrived), Some(intent)) = (news.arrived, news.intent.as_deref()) {
-            if is_rejected {
+            if let Verdict::Rejected { kept, .. } = news.verdict {
                 // It was answered at once and came to nothing.
-                let answers = self.at(slot.slot).inputs.len();
-                self.at(slot.slot).inputs.push(declared(
-                    &news.key,
-                    arrived,
-                    intent,
-                    !self.arrived.is_empty(),
-                ));
-                push(self.at(slot.slot), &news.key, &news.verdict, news.rank);
-                if let Some(decision) = self.at(slot.slot).decisions.last_mut() {
-                    decision.answers = Some(answers);
-                }
-                return;
+                let inputs = &mut self.at(slot.slot).inputs;
+                answers = Some(inputs.len());
+                inputs.push(declared(&news.key, arrived, intent, kept));
+            } else {
+                self.declare(&news.key, arrived, intent);
             }
-            self.declare(&news.key, arrived, intent);
         }
-        push(self.at(slot.slot), &news.key, &news.verdict, news.rank);
+        let record = self.at(slot.slot);
+        push(record, &news.key, &news.verdict, news.rank);
+        record.decisions.last_mut().into_iter().for_each(|decision| decision.answers = answers);
     }
 
     /// What was in the way: what it declared stands beside what was decided then, whenever it arrived.
@@ -580,8 +574,8 @@ mod tests {
         r#"{"at":2000,"agent":"a","declare":{"id":1,"claims":[{"path":"dock","duration":50000}]}}"#,
         r#"{"at":3000,"agent":"c","declare":{"id":1,"wait":900000,"claims":[{"path":"dock/3","mode":"shared","duration":50000}]}}"#,
         r#"{"at":14000,"agent":"d","declare":{"id":5,"wait":900000,"claims":[{"path":"dock/3","duration":50000}]}}"#,
-        r#"{"at":16000,"agent":"d","revise":{"id":5,"wait":900000,"class":2,"claims":[{"path":"dock/3","duration":40000}]}}"#,
         r#"{"at":25000,"agent":"e","declare":{"id":1,"hold":true,"claims":[{"path":"quay","duration":30000}]}}"#,
+        r#"{"at":26000,"agent":"d","revise":{"id":5,"wait":900000,"class":2,"claims":[{"path":"dock/3","duration":40000}]}}"#,
         r#"{"at":35000,"agent":"e","renew":{"id":1,"until":90000}}"#,
         r#"{"at":36000,"agent":"e","declare":{"id":2,"claims":[]}}"#,
         r#"{"at":45000,"agent":"b","release":{"id":7}}"#,
@@ -634,7 +628,7 @@ mod tests {
 
     #[test]
     fn a_grant_from_before_that_is_kept_in_part_has_what_was_declared_ahead() {
-        let script = Script::run("", &RIVALS[5..7]);
+        let script = Script::run("", &[RIVALS[4], RIVALS[6]]);
         let renewed = script.log.len() - 1;
         let story = script.story(&key("e", 1), renewed);
         let events: Vec<&Event> = story.events().collect();
