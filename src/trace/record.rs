@@ -293,7 +293,7 @@ mod tests {
         let blocker =
             |token| Blocker { key: own(), token, claim: 1, their_claim: 2, window, ratio: Some(0.1 + 0.2) };
         let blockers = vec![blocker(Some(Token::new(7))), blocker(None)];
-        let conflict = |is_final, kept| Conflict {
+        let conflict = |is_final: bool, kept: bool| Conflict {
             is_final,
             deadlock: !is_final,
             offer: kept.then_some(us(9)),

@@ -11,7 +11,7 @@ use super::super::output::{self, Format, Output};
 use super::super::times::Wall;
 use super::problem::decoded;
 use super::{ExitCode, Place, Problem, words};
-use crate::audit::{Record, StoredInput};
+use crate::audit::Record;
 use crate::clock::{Clock, SystemClock};
 use crate::limits::AUDIT_TAIL_RECORDS;
 use crate::session::coordinator::{Attempt, ForbiddenNote, Priority, RightsNote, Sent};
