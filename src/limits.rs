@@ -359,6 +359,11 @@ pub const PAGE_CLAIMS: usize = 16;
 pub const PAGE_LOOK_EVERY: Micros = Micros::from_secs(2);
 /// Claims of the part of a log that is opened at once: a browser keeps them all.
 pub const VIEW_CLAIMS: usize = 200_000;
+/// Claims, of decisions and of who was in the way, that are told of one intent that is asked for: where all are the
+/// largest polygons, the answer is shorter than [`WATCHED_BYTES`].
+pub const WHY_CLAIMS: usize = 2048;
+/// Intents in the way of one that is asked for which are looked up between two slots: some microseconds.
+pub const WHY_LOOKED_UP: usize = 16;
 /// Entries of one list about claims, and how many there are unless asked otherwise.
 pub const CLAIMS_SHOWN: usize = 100;
 /// See [`CLAIMS_SHOWN`].
@@ -541,6 +546,7 @@ const _: () = assert!(LIST_PAGE <= LIST_SCAN && CAPACITY_PAGE <= LIST_SCAN);
 const _: () = assert!(PATH_BYTES + 64 <= EXTENSION_BYTES, "one capacity must fit an extension");
 const _: () = assert!(PAGE_STREAMS < WATCHING_CONNECTIONS, "pages must leave room for others that watch");
 const _: () = assert!(PAGE_SLOT_NEWS < PAGE_CLAIMS_KEPT, "a full slot must fit");
+const _: () = assert!(BLOCKERS <= WHY_LOOKED_UP && WHY_CLAIMS <= PAGE_CLAIMS_KEPT);
 const _: () = assert!(PAGE_BEAT.as_us() < WATCHING_TIMEOUT.as_us(), "a page that reads is not let go");
 const _: () = assert!(CLAIMS_SHOWN_DEFAULT <= CLAIMS_SHOWN && CLAIMS_SHOWN <= LIST_SCAN);
 const _: () =

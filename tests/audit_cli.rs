@@ -349,6 +349,15 @@ fn why_tells_who_was_in_the_way_with_scores_and_what_would_have_helped() {
     assert!(!why("b/7", "table").ends(0).out.contains("would have"));
     why("a/2", "json").ends(2);
     why("a", "json").ends(2);
+    let file = site.file("why.toml", &format!("[state]\ndir = {:?}\n", dir.to_str().unwrap()));
+    for place in [["--dir", dir.to_str().unwrap()], ["--config", &file]] {
+        for output in ["json", "table"] {
+            let said = preclaim(&["why", "a/1", place[0], place[1], "--output", output], "").ends(0);
+            assert_eq!(said.out, why("a/1", output).out, "it is the same by another name");
+        }
+        preclaim(&["why", "a/2", place[0], place[1]], "").ends(2);
+    }
+    preclaim(&["why", "a/1", "--dir", dir.to_str().unwrap(), "--config", &file], "").ends(2);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `preclaim top`, `hot` and `latency`, beside a `preclaim dev` that they find by themselves.
+//! `preclaim top`, `hot`, `latency` and `why`, beside a `preclaim dev` that they find by themselves.
 #![cfg(feature = "daemon")]
 #![allow(clippy::unwrap_used, dead_code)] // a helper of a test may fail it; not each test uses each
 
@@ -76,10 +76,61 @@ fn latency_has_every_phase_and_goes_on_until_nobody_reads_it() {
 }
 
 #[test]
+fn why_tells_what_was_decided_about_one_intent_and_what_would_have_helped() {
+    let dev = Dev::start();
+    dev.run(&["declare", "aisle/4", "--for", "10m", "--id", "1"]).ends(0);
+    dev.run_as("bob & co", &["declare", "aisle", "--for", "5s", "--id", "7"]).ends(10);
+    let said = dev.run(&["why", "bob & co/7", "--output", "json"]).ends(0);
+    assert_eq!(said.err, "", "all since its start is kept");
+    let said = said.json();
+    assert_eq!(
+        (&said["agent"], &said["id"], &said["kept"]["whole"]),
+        (&"bob & co".into(), &7.into(), &true.into())
+    );
+    assert_eq!(said["events"][0]["input"]["declare"]["claims"][0]["path"], "aisle");
+    let decided = &said["events"][1];
+    assert_eq!(decided["decision"]["conflict"]["final"], true);
+    assert!(decided["rank"]["score"].is_f64(), "{said}");
+    let holder = &decided["in_the_way"][0];
+    assert_eq!(
+        (&holder["agent"], &holder["decided"]["holds"]),
+        (&"ada".into(), &"aisle/4 (exclusive)".into())
+    );
+    assert!(holder["decided"]["rank"]["score"].is_f64(), "{said}");
+    assert_eq!(said["would_have"][0]["start"]["at"], decided["decision"]["conflict"]["offer"]);
+    assert_eq!(said["would_have"][1]["deeper_than"][0], "aisle/4");
+    let told = dev.run(&["why", "bob & co/7", "--output", "table"]).ends(0).out;
+    for what in
+        ["declares aisle (exclusive) 5.0 s, class 0", "ada/1 (token 1, class 0, score 0", "deeper paths: "]
+    {
+        assert!(told.contains(what), "{what}: {told}");
+    }
+}
+
+#[test]
+fn why_says_where_else_to_ask_of_what_is_not_known_or_not_shown() {
+    let dev = contended();
+    let said = dev.run(&["why", "car 7/41"]).ends(2);
+    assert!(said.err.contains("car 7/41: the coordinator knows nothing of it"), "{said:?}");
+    assert!(said.err.contains("preclaim why 'car 7/41' --config FILE"), "{said:?}");
+    assert!(said.err.contains("preclaim ls --agent 'car 7'"), "{said:?}");
+    dev.run(&["why", "car-7"]).ends(2);
+    let shown_less = Dev::with("[metrics]\naddr = \"127.0.0.1:0\"\n");
+    let said = shown_less.run(&["why", "car-7/41"]).ends(21);
+    assert!(said.err.contains("--page") && said.err.contains("--config FILE"), "{said:?}");
+    let said = dev.run(&["why", "car-7/41", "--dir", "/nowhere", "--watching", "127.0.0.1:1"]);
+    assert!(said.err.contains("/nowhere"), "a log is read, and nobody asked: {said:?}");
+}
+
+#[test]
 fn where_nobody_can_be_asked_it_says_what_to_set() {
     let runtime = Runtime::fresh();
-    for command in ["top", "hot", "latency"] {
-        let args = if command == "top" { vec!["top", "--once"] } else { vec![command] };
+    for command in ["top", "hot", "latency", "why"] {
+        let args = match command {
+            "top" => vec!["top", "--once"],
+            "why" => vec!["why", "car-7/41"],
+            _ => vec![command],
+        };
         let said = runtime.run(&args).ends(20);
         assert!(said.err.contains("PRECLAIM_WATCHING") && said.err.contains("[metrics] addr"), "{said:?}");
         let said = runtime.run(&[&args[..], &["--watching", "http://127.0.0.1:1/metrics"]].concat()).ends(20);

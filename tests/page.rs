@@ -46,6 +46,24 @@ impl Watched {
         answer
     }
 
+    /// What is told of one intent: records, in which names and paths are texts.
+    async fn tells_why(&self, intent: &str) {
+        let answer = self.ask("GET", &format!("/why?intent={intent}")).await;
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.0 200") && head.contains("application/json"), "{head}");
+        let known: Value = serde_json::from_str(body).unwrap();
+        assert_eq!(known["kept"]["whole"], true);
+        let records = known["records"].as_array().unwrap();
+        let blocker = &records[1]["decisions"][0]["conflict"]["blockers"][0];
+        assert_eq!((&blocker["agent"], records.len()), (&HOSTILE_NAME.into(), 2), "{known}");
+        assert_eq!(records[0]["inputs"][0]["declare"]["claims"][0]["path"], HOSTILE_PATH);
+        assert!(records[1]["ranks"][0]["score"].is_f64(), "{known}");
+        for wrong in ["", "?intent=b", "?intent=b/x", "?top=3"] {
+            assert!(self.ask("GET", &format!("/why{wrong}")).await.starts_with("HTTP/1.0 400"), "{wrong}");
+        }
+        assert!(self.ask("POST", "/why?intent=b/1").await.starts_with("HTTP/1.0 405"));
+    }
+
     async fn stream(&self) -> Result<Events, String> {
         let mut events = Events { from: self.start("GET", "/page/events").await, told: VecDeque::new() };
         let mut head = String::new();
@@ -104,6 +122,8 @@ async fn there_is_no_page_unless_it_is_asked_for() {
     for path in ["/", "/page", "/page/events", "/page/main.js"] {
         assert!(watched.ask("GET", path).await.starts_with("HTTP/1.0 404"), "{path}");
     }
+    let why = watched.ask("GET", "/why?intent=a/1").await;
+    assert!(why.starts_with("HTTP/1.0 403") && why.contains("page"), "{why}");
     assert!(watched.ask("GET", "/livez").await.starts_with("HTTP/1.0 200"));
 }
 
@@ -167,6 +187,7 @@ async fn a_page_is_told_who_holds_who_is_refused_why_and_what_would_be_free() {
     assert_eq!((&rival["agent"], &rival["has"]["path"]), (&HOSTILE_NAME.into(), &HOSTILE_PATH.into()));
     assert_eq!((&rival["token"], &rival["has_until"]), (&held["token"], &held["claims"][0]["until"]));
     assert_eq!(refused["offer"], held["claims"][0]["until"], "what would be free");
+    watched.tells_why(&format!("b/{}", refused["id"].as_str().unwrap())).await;
 
     let waits = other.clone();
     let waiting = claim(HOSTILE_PATH).wait(HOUR);

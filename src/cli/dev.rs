@@ -66,8 +66,8 @@ pub(super) fn run(args: Args) -> ExitCode {
         }
     };
     let length = show_duration(config.rules.length);
-    // Anywhere that is free: `preclaim top` finds it, as clients do.
-    let watched = args.watching.of(&config).unwrap_or(Watched::ANYWHERE);
+    // Anywhere that is free: `preclaim top` finds it, as clients do. It lets everybody in.
+    let watched = args.watching.of(&config).unwrap_or_else(|| Watched::anywhere(config.rights.is_open()));
     // Whoever reaches it on this machine is its user, as long as there are no rules.
     if config.listen.ip().is_loopback() {
         config.rights = config.rights.everybody_administers();

@@ -43,6 +43,7 @@ mod top;
 mod voice;
 mod watch;
 mod watching;
+mod why;
 
 use std::process;
 
@@ -81,6 +82,7 @@ enum Command {
     Watch(watch::Args),
     Top(top::Args),
     Hot(hot::Args),
+    Why(why::Args),
     Latency(latency::Args),
     Capacity(capacity::Args),
     Resolve(resolve::Args),
@@ -117,6 +119,7 @@ pub fn main() -> process::ExitCode {
         Command::Watch(args) => watch::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Hot(args) => hot::run(&args),
+        Command::Why(args) => why::run(&args),
         Command::Latency(args) => latency::run(&args),
         Command::Capacity(args) => capacity::run(&args),
         Command::Resolve(args) => resolve::run(args),

@@ -90,12 +90,25 @@ pub(super) struct Watching {
 pub(super) struct Watched {
     addr: SocketAddr,
     has_page: bool,
+    /// Whether `preclaim why` may ask it, also without the page.
+    keeps_decisions: bool,
 }
 
 impl Watched {
-    /// By a free port of this machine.
-    pub(super) const ANYWHERE: Watched =
-        Watched { addr: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)), has_page: false };
+    /// By a free port of this machine; `is_open` where everybody there may watch what is decided in any case.
+    pub(super) fn anywhere(is_open: bool) -> Self {
+        let addr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
+        Watched { addr, has_page: false, keeps_decisions: is_open }
+    }
+
+    fn metrics(self, length: Micros) -> Metrics {
+        let metrics = Metrics::new(length);
+        match (self.has_page, self.keeps_decisions) {
+            (true, _) => metrics.with_page(),
+            (false, true) => metrics.with_decisions(),
+            (false, false) => metrics,
+        }
+    }
 }
 
 impl Watching {
@@ -103,7 +116,7 @@ impl Watching {
     pub(super) fn of(&self, config: &Config) -> Option<Watched> {
         let unless_said = self.page.then_some(PAGE_ADDR);
         let addr = config.metrics.or(unless_said)?;
-        Some(Watched { addr, has_page: self.page || config.page })
+        Some(Watched { addr, has_page: self.page || config.page, keeps_decisions: false })
     }
 }
 
@@ -302,10 +315,7 @@ pub(super) fn run_coordinator<T>(
         Ok(runtime) => runtime,
         Err(error) => return failed(&CoordinatorError::Start(error)),
     };
-    let watched = watched.map(|watched| {
-        let metrics = Metrics::new(config.rules.length);
-        (watched, Arc::new(if watched.has_page { metrics.with_page() } else { metrics }))
-    });
+    let watched = watched.map(|watched| (watched, Arc::new(watched.metrics(config.rules.length))));
     if let Some((_, metrics)) = &watched {
         config.observer = Some(Arc::clone(metrics) as Arc<dyn Observer>);
     }

@@ -45,6 +45,17 @@ pub enum Event {
         /// What ordered it among the others.
         rank: Option<Rank>,
     },
+    /// How it stood, of what happened to it before the records.
+    Stood {
+        /// In which slot that was seen.
+        slot: Slot,
+        /// That slot's decision time.
+        at: Time,
+        /// What was declared.
+        declared: Option<StoredInput>,
+        /// What it was told last.
+        decision: Option<Decision>,
+    },
 }
 
 /// A grant or a held place that was in the way.
@@ -63,7 +74,7 @@ impl Wanted {
     }
 }
 
-/// What the log says of what was in the way.
+/// What the records say of what was in the way.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Holder {
     /// The slot in which it was granted, or told last that it waits.
@@ -74,7 +85,7 @@ pub struct Holder {
     pub rank: Option<Rank>,
     /// Start and end of its grant.
     pub granted: Option<(Time, Time)>,
-    /// What was declared; `None` where that is older than what is left of the log.
+    /// What was declared; `None` where that is older than what is kept.
     pub intent: Option<Intent>,
 }
 
@@ -113,6 +124,12 @@ impl Story {
             holders: BTreeMap::new(),
             theirs: BTreeMap::new(),
         }
+    }
+
+    /// That of `key`, of records without a log: what a coordinator at work still knows. `freeze` is what its rules
+    /// keep from being withdrawn, where anything is.
+    pub fn known(key: IntentKey, freeze: Option<Micros>) -> Self {
+        Story { freeze: Some(freeze), ..Story::new(key, false) }
     }
 
     /// Whose it is.
@@ -179,6 +196,19 @@ impl Story {
             self.freeze = Some(rules_of(&document)?.preemption);
         }
         Ok(())
+    }
+
+    /// Takes how the intent stood, as a record of when that was seen: with what was declared, which came at some time
+    /// before, and what it was told last.
+    pub fn take_standing(&mut self, record: &Record) {
+        let declared = record.inputs.iter().find(|input| self.is_about(input)).cloned();
+        let decision = record.decisions.iter().find(|decision| decision.key == self.key).cloned();
+        if let Some(decision) = &decision {
+            self.want(record.slot, &decision.verdict);
+        }
+        if declared.is_some() || decision.is_some() {
+            self.push(Event::Stood { slot: record.slot, at: record.at, declared, decision });
+        }
     }
 
     fn is_about(&self, input: &StoredInput) -> bool {
@@ -276,6 +306,10 @@ impl Story {
             Event::Decided { decision, slot, at, rank } if decision.answers.is_none() => {
                 Some((decision, *slot, *at, *rank))
             }
+            // Of one that waits it holds as it is seen. When another ended is not known, nor what would have helped then.
+            Event::Stood { decision: Some(decision), slot, at, .. } if !has_ended(&decision.verdict) => {
+                Some((decision, *slot, *at, None))
+            }
             _ => None,
         });
         let is_verdict = |verdict: &Verdict| {
@@ -320,6 +354,11 @@ fn rights_of(record: &Record, input: usize) -> (Option<Sent>, Option<Agent>) {
         }
     }
     found
+}
+
+/// Whether that is the end of an intent that was not granted.
+fn has_ended(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Conflict(conflict) if conflict.is_final)
 }
 
 /// Who was in the way.

@@ -22,8 +22,9 @@ pub struct Metrics {
     contention: Mutex<Contention>,
     journal: OnceLock<Arc<dyn Progress>>,
     behind: Behind,
-    /// What pages are told, where there is a page.
+    /// What was decided lately, where that is kept.
     feed: Option<Arc<Feed>>,
+    has_page: bool,
 }
 
 impl Metrics {
@@ -37,16 +38,28 @@ impl Metrics {
             journal: OnceLock::new(),
             behind: Behind::default(),
             feed: None,
+            has_page: false,
         }
     }
 
     /// With the web page: the last slots are kept with what was decided in them.
     #[must_use]
     pub fn with_page(self) -> Self {
+        Metrics { has_page: true, ..self.with_decisions() }
+    }
+
+    /// The last slots are kept with what was decided in them, for `/why` alone: without the web page.
+    #[must_use]
+    pub fn with_decisions(self) -> Self {
         Metrics { feed: Some(Arc::default()), ..self }
     }
 
-    /// What pages are told.
+    /// Whether there is a page.
+    pub(super) fn has_page(&self) -> bool {
+        self.has_page
+    }
+
+    /// What was decided lately.
     pub(super) fn feed(&self) -> Option<&Arc<Feed>> {
         self.feed.as_ref()
     }

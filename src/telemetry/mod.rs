@@ -2,8 +2,8 @@
 //! (docs/METRICS.md), its last slots, and who holds, waits and is in whose way.
 //!
 //! Read-only and without secrets, so that it may be asked by anyone who reaches it. It shows names of
-//! agents and paths, in `/claims` and `/hot` and, where that is asked for, on the web page; it listens on this
-//! machine alone unless it is told otherwise.
+//! agents and paths, in `/claims` and `/hot` and, where that is asked for, on the web page and in `/why`; it listens
+//! on this machine alone unless it is told otherwise.
 //! Whatever is asked costs bounded time and memory, and the slot loop only the picking of some entries.
 
 mod advice;
@@ -41,6 +41,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use self::leave::Leave;
 use self::page::Pages;
 pub use self::web::Recording;
+pub(crate) use self::web::{Kept, Known, place_of as why_of};
 use crate::coordinator::View;
 use crate::limits;
 

@@ -14,7 +14,7 @@ use super::hot::Hot;
 use super::leave::Leave;
 use super::metrics::Metrics;
 use super::recent::Slots;
-use super::web::{Answer, Recording, Web};
+use super::web::{Answer, Recording, WHY_RULE, Web, Why, key_of};
 use crate::coordinator::{Drains, Health, View};
 use crate::limits;
 use crate::resolver::Resolver;
@@ -32,9 +32,13 @@ const INDEX: &str = "\
 /slots          the last slots: how late, and how long each phase took
 /claims?top=20  the most contended paths, who holds longest, who waits longest
 /hot?top=20     the same paths and the pairs of agents there, with what is advised
+/why?intent=A/1 what was decided lately about one intent, and who was in its way, where there is a page
 /version        what runs
 /page           the web page, where it is asked for ([metrics] page, or --page)
 ";
+
+/// For those who ask for what was decided where that is not shown.
+const NOT_KEPT: &str = "what is decided is not kept to be shown: [metrics] page is not set, nor --page\n";
 
 /// For those who ask beside the page of a recorded log for something else.
 const RECORDED_INDEX: &str = "/page  what the log holds\n";
@@ -52,6 +56,8 @@ pub(super) struct Pages {
 struct Live {
     metrics: Arc<Metrics>,
     view: View,
+    /// None where nothing of what was decided is kept.
+    why: Option<Why>,
 }
 
 /// `/version`.
@@ -67,9 +73,11 @@ impl Pages {
         if let Some(journal) = view.journal() {
             metrics.follow(journal);
         }
-        let feed = metrics.feed().cloned();
-        let web = feed.map(|feed| Web::live(feed, view.clone(), metrics.length()));
-        Pages { live: Some(Live { metrics, view }), web }
+        let (feed, length) = (metrics.feed().cloned(), metrics.length());
+        let page = feed.clone().filter(|_| metrics.has_page());
+        let web = page.map(|feed| Web::live(feed, view.clone(), length));
+        let why = feed.map(|feed| Why::new(feed, view.clone(), length));
+        Pages { live: Some(Live { metrics, view, why }), web }
     }
 
     pub(super) fn recorded(recording: Recording) -> Self {
@@ -111,6 +119,7 @@ impl Live {
                     of(StatusCode::BAD_REQUEST, PLAIN, format!("top is a number from 1 to {most}\n"))
                 }
             },
+            "/why" => self.why(uri.query()).await,
             "/version" => json(&Version {
                 name: "preclaim",
                 version: env!("CARGO_PKG_VERSION"),
@@ -140,6 +149,16 @@ impl Live {
         match self.view.look(move |resolver| Picked::look(resolver, contended)).await {
             Some(picked) => json(&picked.words(top, now)),
             None => of(StatusCode::SERVICE_UNAVAILABLE, PLAIN, "the slot loop does not answer\n"),
+        }
+    }
+
+    async fn why(&self, query: Option<&str>) -> Answer {
+        let Some(why) = &self.why else { return of(StatusCode::FORBIDDEN, PLAIN, NOT_KEPT) };
+        let Some(key) = key_of(query) else { return of(StatusCode::BAD_REQUEST, PLAIN, WHY_RULE) };
+        match why.of(key).await {
+            Ok(Some(known)) => json(&known),
+            Ok(None) => of(StatusCode::SERVICE_UNAVAILABLE, PLAIN, "the slot loop does not answer\n"),
+            Err(_) => of(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, "it cannot be written\n"),
         }
     }
 

@@ -1,24 +1,29 @@
 //! Traces: a configuration up to the first zero byte, then the lines.
 
-use preclaim::audit::StoredInput;
+use preclaim::audit::{RULES_VERSION, Record, StoredInput};
 use preclaim::config::Config;
 use preclaim::resolver::invariants::InvariantCheck;
-use preclaim::resolver::{Input, Resolver, Rules, SlotBatch};
-use preclaim::trace::{TraceReader, resolve, write_decision, write_input};
+use preclaim::resolver::{Input, Resolver, Rules, SlotBatch, SlotOutcome};
+use preclaim::session::coordinator::SessionNotes;
+use preclaim::trace::{TraceReader, raw_record, read_record, resolve, write_decision, write_input};
 use preclaim::types::Slot;
 
 /// Slots that are decided of one trace: more come of long waits, and show nothing new.
 const SLOTS: usize = 1000;
 
 /// A trace that is read is spelled again as the same inputs; every slot of it keeps the core's invariants;
-/// and it is decided as `preclaim resolve` decides it.
+/// what it decides, spelled as one record, is read back as the same; and it is decided as `preclaim resolve` decides it.
+/// What is no configuration is held against a record's reader.
 pub(crate) fn trace(data: &[u8]) {
     let (config, lines) = match data.iter().position(|byte| *byte == 0) {
         Some(at) => (&data[..at], &data[at + 1..]),
         None => (&data[..0], data),
     };
     let Ok(config) = std::str::from_utf8(config) else { return };
-    let Ok(config) = Config::parse("config", config) else { return };
+    let Ok(config) = Config::parse("config", config) else {
+        let _ = read_record(config);
+        return;
+    };
     let (inputs, is_whole) = read(&config, lines);
     let length = config.rules.length;
     let mut run = Run::new(config.rules.clone());
@@ -113,8 +118,25 @@ impl Run {
         self.check.before_slot(&self.resolver, batch);
         let outcome = self.resolver.resolve(batch);
         self.check.after_slot(&self.resolver, &outcome).unwrap_or_else(|breach| panic!("{breach}"));
+        told(&outcome);
         for decision in &outcome.decisions {
             write_decision(&mut self.out, outcome.slot, outcome.at, decision).unwrap();
         }
     }
+}
+
+fn told(outcome: &SlotOutcome) {
+    let record = Record {
+        slot: outcome.slot,
+        at: outcome.at,
+        rules_version: RULES_VERSION,
+        config_hash: [0; 32],
+        inputs: Vec::new(),
+        decisions: outcome.decisions.clone(),
+        ranks: outcome.ranks.clone(),
+        digest: Default::default(),
+        notes: SessionNotes::default(),
+    };
+    let spelled = raw_record(&record).unwrap();
+    assert_eq!(read_record(spelled.get()), Ok(record), "{spelled}");
 }

@@ -19,9 +19,13 @@ use clap::Subcommand;
 use problem::Problem;
 use progress::Progress;
 
+use self::why::of_log;
+pub(super) use self::why::{Named, tell};
+use super::output::Output;
 use super::{ExitCode, output};
 use crate::config::Config;
 use crate::store::{Archive, RealDisk};
+use crate::types::IntentKey;
 
 const EXAMPLE: &str = "\
 Examples:
@@ -60,6 +64,16 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Command::View(args) => view::run(args),
     };
     ended.unwrap_or_else(Problem::say)
+}
+
+/// As `preclaim audit why`, of the state directory `dir` or of the one that the configuration `config` names.
+pub(super) fn why(
+    dir: Option<PathBuf>,
+    config: Option<PathBuf>,
+    key: &IntentKey,
+    output: &Output,
+) -> ExitCode {
+    of_log(&Place { dir, config }, key, output).unwrap_or_else(Problem::say)
 }
 
 /// Which state directory is meant.

@@ -11,16 +11,15 @@ use super::super::output::{self, Format, Output};
 use super::super::times::Wall;
 use super::problem::decoded;
 use super::{ExitCode, Place, Problem, words};
-use crate::audit::{Record, StoredInput};
+use crate::audit::Record;
 use crate::clock::{Clock, SystemClock};
 use crate::limits::AUDIT_TAIL_RECORDS;
-use crate::resolver::Rank;
 use crate::session::coordinator::{
     Attempt, DrainNote, ForbiddenNote, OperatorNote, Priority, ReloadNote, RightsNote, Sent,
 };
 use crate::store::{Archive, Found, Rejection, Walk};
-use crate::trace::{write_decision, write_input};
-use crate::types::{Decision, IntentId, Slot, Time};
+use crate::trace::{RankBody, raw_decision, raw_input};
+use crate::types::{IntentId, Time};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -138,18 +137,6 @@ struct Document {
     /// What operators did, beside the inputs that it is.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     operator: Vec<OperatorBody>,
-}
-
-#[derive(Serialize)]
-pub(super) struct RankBody {
-    score: f64,
-    overdue: bool,
-}
-
-impl From<Rank> for RankBody {
-    fn from(Rank { score, is_overdue }: Rank) -> Self {
-        RankBody { score, overdue: is_overdue }
-    }
 }
 
 fn document(record: &Record) -> Result<String, Rejection> {
@@ -321,23 +308,4 @@ impl SentBody {
             by_allowance: by.allowance,
         }
     }
-}
-
-/// An input as `export` has it.
-pub(super) fn raw_input(input: &StoredInput) -> io::Result<Box<RawValue>> {
-    let mut line = Vec::new();
-    write_input(&mut line, input)?;
-    raw(line)
-}
-
-/// A decision as `export` has it.
-pub(super) fn raw_decision(slot: Slot, at: Time, decision: &Decision) -> io::Result<Box<RawValue>> {
-    let mut line = Vec::new();
-    write_decision(&mut line, slot, at, decision)?;
-    raw(line)
-}
-
-fn raw(line: Vec<u8>) -> io::Result<Box<RawValue>> {
-    let text = String::from_utf8(line).map_err(io::Error::other)?;
-    Ok(RawValue::from_string(text.trim_end().to_owned())?)
 }

@@ -1,4 +1,4 @@
-//! `preclaim audit why`: what became of one intent, and why.
+//! `preclaim audit why`: what became of one intent, and why; and how that is told, whoever knows it.
 
 use std::fmt::Write as _;
 use std::str::FromStr;
@@ -9,14 +9,16 @@ use serde_json::value::RawValue;
 use super::super::output::{self, Format, Output};
 use super::super::times::{Wall, at_least, length};
 use super::problem::decoded;
-use super::tail::{ForbiddenBody, RankBody, SentBody, raw_decision, raw_input};
+use super::tail::{ForbiddenBody, SentBody};
 use super::{ExitCode, Place, Problem, Progress, note, words};
 use crate::audit::StoredInput;
 use crate::clock::{Clock, SystemClock};
 use crate::replay::{Event, Holder, Remedy, Story, Wanted};
 use crate::resolver::{AgentOp, Rank};
 use crate::store::{Archive, Rejection, Take};
-use crate::types::{Agent, Blocker, IntentId, IntentKey, RenewDenial, Slot, Start, Time, Verdict};
+use crate::telemetry::Kept;
+use crate::trace::{RankBody, raw_decision, raw_input};
+use crate::types::{Agent, Blocker, Decision, IntentId, IntentKey, RenewDenial, Slot, Start, Time, Verdict};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -25,7 +27,7 @@ Examples:
 
 Tells what car-7 asked for intent 41 and what was decided, each decision with the score that ordered
 it, who was in the way with their scores and what they held, and what would have made it a grant, as
-far as that follows from what is recorded.";
+far as that follows from what is recorded. `preclaim why` tells the same of a coordinator at work.";
 
 const USAGE: &str = "preclaim audit why [OPTIONS] <AGENT/INTENT> <DIR|--config <FILE>>";
 
@@ -33,13 +35,26 @@ const USAGE: &str = "preclaim audit why [OPTIONS] <AGENT/INTENT> <DIR|--config <
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLE, override_usage = USAGE)]
 pub(super) struct Args {
-    /// The intent
-    #[arg(value_name = "AGENT/INTENT")]
-    intent: Name,
+    #[command(flatten)]
+    intent: Named,
     #[command(flatten)]
     place: Place,
     #[command(flatten)]
     output: Output,
+}
+
+/// Which intent is meant.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Named {
+    /// The intent
+    #[arg(value_name = "AGENT/INTENT")]
+    intent: Name,
+}
+
+impl Named {
+    pub(in crate::cli) fn key(&self) -> &IntentKey {
+        &self.intent.0
+    }
 }
 
 /// An intent's full name: the last `/` ends the agent's.
@@ -58,9 +73,14 @@ impl FromStr for Name {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Problem> {
-    let archive = args.place.open()?;
+    of_log(&args.place, args.intent.key(), &args.output)
+}
+
+/// Tells what the log says of `key`.
+pub(super) fn of_log(place: &Place, key: &IntentKey, output: &Output) -> Result<ExitCode, Problem> {
+    let archive = place.open()?;
     let first = archive.contents()?.segments.first().copied().unwrap_or(1);
-    let mut story = Story::new(args.intent.0.clone(), first == 1);
+    let mut story = Story::new(key.clone(), first == 1);
     let mut progress = Progress::start();
     read(&archive, first, &mut |found| {
         progress.tick();
@@ -68,7 +88,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Problem> {
     })?;
     if story.is_empty() {
         let beginning = if first == 1 { "" } else { ", whose beginning is gone" };
-        let name = words::key(&args.intent.0);
+        let name = words::key(key);
         return Err(Problem::Usage(format!("{name}: there is nothing of it in this log{beginning}")));
     }
     read(&archive, first, &mut |found| {
@@ -80,13 +100,24 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Problem> {
     if first != 1 {
         note("the beginning of the log is gone: what was declared then is not known");
     }
-    Ok(match args.output.format() {
-        Format::Table => {
-            let wall = Wall::at(SystemClock::start(Time::ZERO).now());
-            output::print(format_args!("{}", for_people(&story, &wall)))
-        }
+    let now = SystemClock::start(Time::ZERO).now();
+    tell(&story, None, now, output).map_err(Problem::Output)
+}
+
+/// Prints the story. `kept` says how far back it goes where it is of no log.
+///
+/// # Errors
+/// Where a part of it cannot be spelled as JSON.
+pub(in crate::cli) fn tell(
+    story: &Story,
+    kept: Option<Kept>,
+    now: Time,
+    output: &Output,
+) -> std::io::Result<ExitCode> {
+    Ok(match output.format() {
+        Format::Table => output::print(format_args!("{}", for_people(story, &Wall::at(now)))),
         Format::Json => {
-            let document = Document::of(&story).map_err(Problem::Output)?;
+            let document = Document { kept, ..Document::of(story)? };
             output::print(format_args!("{}\n", output::json(&document)))
         }
     })
@@ -105,11 +136,27 @@ fn blockers(verdict: &Verdict) -> &[Blocker] {
     }
 }
 
+/// The decision that an event is or has, and when that was made or seen.
+fn decided(event: &Event) -> Option<(Slot, &Decision)> {
+    match event {
+        Event::Decided { slot, decision, .. } | Event::Stood { slot, decision: Some(decision), .. } => {
+            Some((*slot, decision))
+        }
+        _ => None,
+    }
+}
+
 fn for_people(story: &Story, wall: &Wall) -> String {
     let mut text = format!("{}\n", words::key(story.key()));
     for event in story.events() {
         // Writing to a string does not fail.
         let _ = match event {
+            Event::Stood { slot, at, declared, decision } => {
+                let declared = declared.as_ref().map(|input| asked(input, wall));
+                let told = decision.as_ref().map(|decision| words::verdict(&decision.verdict, wall));
+                let what = declared.into_iter().chain(told).collect::<Vec<_>>().join("; ");
+                writeln!(text, "{}  slot {}  from before: {what}", wall.clock(*at), slot.number())
+            }
             Event::Input { slot, input, sent, administered_by } => {
                 let (at, what) = (wall.clock(input.at()), asked(input, wall));
                 let sent = sent.as_ref().map_or_else(String::new, |sent| format!(" ({})", words::sent(sent)));
@@ -128,9 +175,9 @@ fn for_people(story: &Story, wall: &Wall) -> String {
                 writeln!(text, "{at}  slot {}  {what}{rank}", slot.number())
             }
         };
-        if let Event::Decided { slot, decision, .. } = event {
+        if let Some((slot, decision)) = decided(event) {
             for blocker in blockers(&decision.verdict) {
-                let holder = story.holder(&Wanted::of(blocker, *slot));
+                let holder = story.holder(&Wanted::of(blocker, slot));
                 let _ = writeln!(text, "    {}", in_the_way(blocker, holder, wall));
             }
         }
@@ -179,7 +226,7 @@ fn in_the_way(blocker: &Blocker, holder: Option<&Holder>, wall: &Wall) -> String
     let (from, to) = (wall.clock(blocker.window.start()), wall.clock(blocker.window.end()));
     let key = words::key(&blocker.key);
     let Some(holder) = holder else {
-        return format!("{key} ({token}) from {from} to {to}; it is older than what is left of the log");
+        return format!("{key} ({token}) from {from} to {to}; it is older than what is kept");
     };
     let rank = holder.rank.map_or_else(String::new, |rank| format!(", {}", ranked(rank)));
     let slot = holder.slot.number();
@@ -234,11 +281,20 @@ struct Document<'a> {
     left_out: u64,
     /// Each alone would have made the last conflict a grant, had nothing else come in between.
     would_have: Vec<RemedyBody>,
+    /// How far back it goes, where it is of no log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept: Option<Kept>,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
 enum EventBody<'a> {
+    Stood {
+        slot: Slot,
+        before: StoodBody,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        in_the_way: Vec<InTheWay<'a>>,
+    },
     Input {
         slot: Slot,
         input: Box<RawValue>,
@@ -258,6 +314,16 @@ enum EventBody<'a> {
         #[serde(skip_serializing_if = "Vec::is_empty")]
         in_the_way: Vec<InTheWay<'a>>,
     },
+}
+
+/// What was declared and told last before the slot that it stands in; their times are that slot's where their own are
+/// not known.
+#[derive(Serialize)]
+struct StoodBody {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decision: Option<Box<RawValue>>,
 }
 
 /// What is known of each blocker of the decision, in their order there.
@@ -300,6 +366,7 @@ impl<'a> Document<'a> {
             events,
             left_out: story.left_out(),
             would_have: story.remedies().iter().map(RemedyBody::of).collect(),
+            kept: None,
         })
     }
 }
@@ -327,7 +394,18 @@ impl RemedyBody {
 
 impl<'a> EventBody<'a> {
     fn of(story: &'a Story, event: &'a Event) -> std::io::Result<Self> {
+        let in_the_way = || -> Vec<InTheWay<'a>> {
+            let Some((slot, decision)) = decided(event) else { return Vec::new() };
+            blockers(&decision.verdict).iter().map(|it| InTheWay::of(story, it, slot)).collect()
+        };
         Ok(match event {
+            Event::Stood { slot, at, declared, decision } => {
+                let input = declared.as_ref().map(raw_input).transpose()?;
+                let told =
+                    decision.as_ref().map(|decision| raw_decision(*slot, *at, decision)).transpose()?;
+                let before = StoodBody { input, decision: told };
+                EventBody::Stood { slot: *slot, before, in_the_way: in_the_way() }
+            }
             Event::Input { slot, input, sent, administered_by } => EventBody::Input {
                 slot: *slot,
                 input: raw_input(input)?,
@@ -341,10 +419,7 @@ impl<'a> EventBody<'a> {
                 slot: *slot,
                 decision: raw_decision(*slot, *at, decision)?,
                 rank: rank.map(RankBody::from),
-                in_the_way: blockers(&decision.verdict)
-                    .iter()
-                    .map(|it| InTheWay::of(story, it, *slot))
-                    .collect(),
+                in_the_way: in_the_way(),
             },
         })
     }

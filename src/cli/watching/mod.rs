@@ -13,11 +13,13 @@ pub(super) use self::scrape::Scrape;
 pub(super) use self::spread::Spread;
 use super::complaint::Complaint;
 use super::output;
+use super::quote::Words;
 use super::signal::Stop;
 use super::{ExitCode, times};
 use crate::client::discovery::{self, DevFile};
 use crate::limits;
-use crate::types::Micros;
+use crate::telemetry::{Known, why_of};
+use crate::types::{IntentKey, Micros};
 
 /// Where the coordinator answers those who watch
 #[derive(Debug, clap::Args)]
@@ -125,6 +127,28 @@ impl Watched {
         self.json(&format!("/hot?top={top}")).await
     }
 
+    /// What it knows of one intent.
+    pub(super) async fn known(&self, key: &IntentKey) -> Result<Known, Complaint> {
+        let place = why_of(key);
+        match self.ask(&place).await? {
+            Answer { status: 403, body } => Err(self.not_shown(key, &body)),
+            answer => self.read(&place, &self.good(&place, answer)?),
+        }
+    }
+
+    /// It shows nobody what was decided.
+    fn not_shown(&self, key: &IntentKey, body: &str) -> Complaint {
+        let why = output::harmless(body.lines().next().unwrap_or_default());
+        let (name, agent) = (format!("{}/{}", key.agent.as_str(), key.id), key.agent.as_str());
+        let log = Words::of(&["preclaim", "why", &name, "--config", "FILE"]);
+        let now = Words::of(&["preclaim", "ls", "--agent", agent]);
+        Complaint::new(ExitCode::Refused, format!("http://{} does not tell what was decided", self.addr))
+            .why(why)
+            .todo(format!("{log}        on its machine: its log has all of it"))
+            .todo(format!("{now}        how things stand now"))
+            .todo("[metrics] page = true, or --page, where it runs: who reaches that address is shown names of agents and paths")
+    }
+
     /// Whether it is ready, in its own words.
     pub(super) async fn readiness(&self) -> Result<String, Complaint> {
         let answer = self.ask("/readyz").await?;
@@ -133,15 +157,28 @@ impl Watched {
 
     async fn json<T: serde::de::DeserializeOwned>(&self, path: &str) -> Result<T, Complaint> {
         let body = self.get(path).await?;
-        serde_json::from_str(&body).map_err(|error| {
-            Complaint::new(ExitCode::VersionMismatch, format!("http://{}{path} is not understood", self.addr))
-                .why(error.to_string())
-                .todo("use the version of preclaim that the coordinator has: /version")
-        })
+        self.read(path, &body)
+    }
+
+    fn read<T: serde::de::DeserializeOwned>(&self, path: &str, body: &str) -> Result<T, Complaint> {
+        serde_json::from_str(body).map_err(|error| self.not_understood(path, &error.to_string()))
+    }
+
+    /// What it said at `path` is none of what is said there.
+    pub(super) fn not_understood(&self, path: &str, why: &str) -> Complaint {
+        Complaint::new(ExitCode::VersionMismatch, format!("http://{}{path} is not understood", self.addr))
+            .why(output::harmless(why))
+            .todo("use the version of preclaim that the coordinator has: /version")
     }
 
     async fn get(&self, path: &str) -> Result<String, Complaint> {
-        match self.ask(path).await? {
+        let answer = self.ask(path).await?;
+        self.good(path, answer)
+    }
+
+    /// What was said, where that is an answer to the question.
+    fn good(&self, path: &str, answer: Answer) -> Result<String, Complaint> {
+        match answer {
             Answer { status: 200, body } => Ok(body),
             Answer { status: 404, .. } => Err(Complaint::new(
                 ExitCode::VersionMismatch,

@@ -47,6 +47,13 @@ impl Feed {
         (ring.slots.iter().map(|(slot, _)| Arc::clone(slot)).collect(), Cursor(ring.next))
     }
 
+    /// All that is kept, and whether that is all there ever was.
+    pub(super) fn kept(&self) -> (Vec<Arc<SlotNews>>, bool) {
+        let (past, Cursor(next)) = self.past();
+        let is_whole = past.len() as u64 == next;
+        (past, is_whole)
+    }
+
     /// What came after `cursor`, which goes on: up to about [`limits::PAGE_FRAME_NEWS`] decisions.
     ///
     /// # Errors
@@ -108,6 +115,7 @@ mod tests {
             key: key.clone(),
             at,
             verdict: Verdict::Released { reason: None },
+            rank: None,
             arrived: None,
             intent: None,
             windows: Vec::new(),
@@ -137,6 +145,7 @@ mod tests {
         assert_eq!(numbers(&feed.since(&mut slow).unwrap()), [1, 2]);
         let (past, mut late) = feed.past();
         assert_eq!(numbers(&past), [1, 2]);
+        assert!(feed.kept().1, "nothing was before");
         assert!(feed.since(&mut late).unwrap().is_empty());
     }
 

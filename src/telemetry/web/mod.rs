@@ -5,6 +5,7 @@ mod feed;
 mod news;
 mod recording;
 mod stream;
+mod why;
 mod words;
 
 use std::sync::Arc;
@@ -21,6 +22,8 @@ use tokio::sync::Semaphore;
 pub(crate) use self::feed::Feed;
 pub use self::recording::Recording;
 pub(crate) use self::stream::Events;
+pub(crate) use self::why::{Kept, Known, place_of};
+pub(super) use self::why::{RULE as WHY_RULE, Why, key_of};
 use super::leave::Leave;
 use crate::coordinator::View;
 use crate::limits;

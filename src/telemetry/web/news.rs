@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::audit::{Record, StoredInput};
 use crate::coordinator::{Decided, SlotReport};
 use crate::limits;
-use crate::resolver::{AgentOp, GrantView, Image, Input, Resolver, StandingView, UndecidedView};
+use crate::resolver::{AgentOp, GrantView, Image, Input, Rank, Resolver, StandingView, UndecidedView};
 use crate::types::{
     Blocker, Claim, Conflict, Decision, Intent, IntentKey, RenewDenial, Slot, Time, Verdict, Window,
 };
@@ -31,6 +31,8 @@ pub(super) struct News {
     pub(super) key: IntentKey,
     pub(super) at: Time,
     pub(super) verdict: Verdict,
+    /// What ordered it; none where it was not placed in turn, or that is not known.
+    pub(super) rank: Option<Rank>,
     pub(super) arrived: Option<Time>,
     pub(super) intent: Option<Arc<Intent>>,
     /// Of the claims of a grant.
@@ -101,7 +103,8 @@ impl SlotNews {
             _ => None,
         };
         let arrivals = decided.outcome.arrivals.iter().copied().chain(std::iter::repeat(None));
-        let decisions = decided.outcome.decisions.iter().zip(arrivals);
+        let ranks = decided.outcome.ranks.iter().copied().chain(std::iter::repeat(None));
+        let decisions = decided.outcome.decisions.iter().zip(arrivals.zip(ranks));
         let told = decisions.filter(|(decision, _)| is_news(decision));
         let mut all = SlotNews {
             slot: report.slot,
@@ -112,10 +115,11 @@ impl SlotNews {
             news: Vec::new(),
             left_out: 0,
         };
-        for (decision, arrived) in told {
+        for (decision, (arrived, rank)) in told {
             all.push(|| {
                 let declared = decision.answers.and_then(declared);
-                News::of(decision, report.at, declared, decided.resolver).arrived(arrived)
+                let news = News::of(decision, report.at, declared, decided.resolver);
+                News { arrived: arrived.or(news.arrived), rank, ..news }
             });
         }
         all
@@ -178,6 +182,7 @@ impl News {
             key: key.clone(),
             at,
             verdict: verdict.clone(),
+            rank: None,
             arrived: None,
             intent: None,
             windows: Vec::new(),
@@ -220,7 +225,7 @@ impl News {
 
     fn plain(key: &IntentKey, at: Time, verdict: Verdict) -> Self {
         let (key, windows, rivals) = (key.clone(), Vec::new(), Vec::new());
-        News { key, at, verdict, arrived: None, intent: None, windows, waits_until: None, rivals }
+        News { key, at, verdict, rank: None, arrived: None, intent: None, windows, waits_until: None, rivals }
     }
 
     fn holds(&mut self, grant: &GrantView<'_>) {
@@ -232,11 +237,6 @@ impl News {
         self.intent = Some(Arc::clone(undecided.intent));
         self.arrived = Some(undecided.arrival);
         self.waits_until = Some(undecided.waits_until);
-    }
-
-    fn arrived(mut self, arrived: Option<Time>) -> Self {
-        self.arrived = arrived.or(self.arrived);
-        self
     }
 
     pub(super) fn weight(&self) -> usize {

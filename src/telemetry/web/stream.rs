@@ -357,6 +357,7 @@ mod tests {
             key: IntentKey { agent: Agent::new(HOSTILE).unwrap(), id: IntentId::new(id) },
             at,
             verdict: Verdict::Released { reason: Some("one\r\n\r\nevent: begin\ndata: {}".to_owned()) },
+            rank: None,
             arrived: None,
             intent: None,
             windows: Vec::new(),
