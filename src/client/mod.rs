@@ -651,10 +651,10 @@ fn not_done(reply: Reply) -> RequestError {
 }
 
 fn draft(intent: Intent, id: IntentId, start: Option<Time>) -> Draft {
-    let Intent { revision, note, mut raw, .. } = intent;
+    let Intent { revision, note, trace, mut raw, .. } = intent;
     raw.id = id.number();
     raw.start = start.map(Time::as_us);
-    Draft { intent: raw, note, revision }
+    Draft { intent: raw, note, revision, trace }
 }
 
 type Asking = Result<(u64, tokio::sync::oneshot::Receiver<Answered>), NotTaken>;

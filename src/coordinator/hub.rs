@@ -15,7 +15,7 @@ use crate::limits::{Limit, Reached};
 use crate::resolver::{Resolver, SlotOutcome, SystemOp};
 use crate::session::coordinator::{
     Admission, ConnectionId, Denial, Door, Drained, Effect, HelloRefusal, Inbox, Origin, Place, Reader,
-    Request, Rights, Room, Scope, SessionNotes, Sessions,
+    Request, Rights, Room, Scope, SessionNotes, Sessions, TracedDecision,
 };
 use crate::slot::{Asked, Closed, Refused, Turned};
 use crate::transport::{Outbox, SlotNews};
@@ -234,8 +234,13 @@ impl Publish<Origin> for Arc<Hub> {
         self.lock().sessions.notes(closed, outcome)
     }
 
-    fn publish(&mut self, closed: &Closed<Origin>, outcome: &SlotOutcome, resolver: &Resolver) {
-        let parts = {
+    fn publish(
+        &mut self,
+        closed: &Closed<Origin>,
+        outcome: &SlotOutcome,
+        resolver: &Resolver,
+    ) -> Vec<TracedDecision> {
+        let (parts, traced) = {
             let mut guard = self.lock();
             let state = &mut *guard;
             state.decided = (outcome.slot, outcome.at);
@@ -243,11 +248,12 @@ impl Publish<Origin> for Arc<Hub> {
             let mut parts = Parts::default();
             let mut send = |to: Place, message: &ToAgent| parts.add(&state.outboxes, to, message);
             state.sessions.publish_to(closed, outcome, resolver, &room, &mut send);
-            parts.parts
+            (parts.parts, state.sessions.take_traced())
         };
         for (outbox, news) in parts {
             outbox.send_slot(outcome.slot, news);
         }
+        traced
     }
 }
 

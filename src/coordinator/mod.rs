@@ -19,6 +19,7 @@
 //! ```
 
 mod connection;
+mod decision_log;
 mod doorstep;
 mod gate;
 mod health;
@@ -41,7 +42,9 @@ use std::sync::Arc;
 
 pub use gate::Reloader;
 pub use health::Health;
-pub use observer::{Decided, Departure, Observer, Punctuality, SlotReport};
+pub use observer::{
+    Decided, Departure, Observer, Observers, Punctuality, SlotReport, Trace, TracedDecision,
+};
 use quinn::{Endpoint, Incoming};
 pub(crate) use recovery::recover_with;
 pub use recovery::{Now, RecoveryError, Report, Restart, StartFrom, recover, rules_of};
@@ -254,6 +257,9 @@ impl Coordinator {
             }
         };
         sessions.set_rights(rights);
+        if observer.as_ref().is_some_and(|observer| observer.follows_traces()) {
+            sessions = sessions.following_traces();
+        }
         let first = boot.as_ref().map(|boot| boot.slot.next());
         let intake = Arc::new(Intake::new(Arc::clone(&clock), rules.length, room, first));
         let hub = Arc::new(Hub::new(sessions, Arc::clone(&intake), Arc::clone(&clock), admission));

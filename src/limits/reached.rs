@@ -88,6 +88,8 @@ limits! {
     NewsKept = "news_kept",
     /// Lines in the log about peers.
     PeerLines = "peer_lines",
+    /// Intents that are followed for traces.
+    Traces = "traces",
 }
 
 impl Limit {

@@ -26,6 +26,7 @@ mod rights;
 mod standing;
 #[cfg(test)]
 mod tests;
+mod traces;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -46,6 +47,7 @@ pub use requests::{Door, Drained, Inbox, Refusals, Request};
 pub use rights::{
     Asked, Forbidden, ForbiddenBy, Judged, Modes, NamePattern, PathPattern, Rights, Rule, What,
 };
+pub use traces::{Trace, TracedDecision};
 pub use watch::Room;
 
 use self::allowance::{Cost, Purses};
@@ -131,6 +133,7 @@ enum Ask {
         claims: Arc<[Claim]>,
         load: Option<intents::Load>,
         bounding: Option<Arc<Bounding>>,
+        trace: Option<Arc<Trace>>,
     },
     /// A declaration or revision with a value outside its range, and what it may be.
     Invalid { hint: &'static str },
@@ -155,6 +158,13 @@ impl Ask {
     fn bind(&mut self, adds: Option<intents::Load>, bound: Option<Arc<Bounding>>) {
         if let Ask::Declare { load, bounding, .. } = self {
             (*load, *bounding) = (adds, bound);
+        }
+    }
+
+    /// It is followed from here on, where it is a declaration whose values are right.
+    fn follow(&mut self, followed: Arc<Trace>) {
+        if let Ask::Declare { trace, .. } = self {
+            *trace = Some(followed);
         }
     }
 }
@@ -263,6 +273,7 @@ pub struct Sessions {
     purses: Purses,
     forbidding: Forbidding,
     lowered: Lowered,
+    traces: traces::Traces,
 }
 
 /// Who is on a connection.
@@ -316,7 +327,20 @@ impl Sessions {
             purses: Purses::default(),
             forbidding: Forbidding::default(),
             lowered: Lowered::default(),
+            traces: traces::Traces::default(),
         }
+    }
+
+    /// Somebody follows traces: see [`Sessions::take_traced`].
+    #[must_use]
+    pub fn following_traces(mut self) -> Self {
+        self.traces.follow();
+        self
+    }
+
+    /// The decisions of the slot that was published last about intents whose traces are followed.
+    pub fn take_traced(&mut self) -> Vec<TracedDecision> {
+        self.traces.take_decisions()
     }
 
     /// From here on these rights hold. What was taken in before stays.

@@ -61,6 +61,7 @@ impl Sessions {
             if let Some(origin) = origin.filter(|_| self.intents.is_new_grant(decision)) {
                 self.intents.take_at_once(&decision.key.agent, origin);
             }
+            self.trace(at, decision, origin);
             self.tell(decision, origin, when, resolver, room, send);
             self.intents.follow(decision, goes_on, &is_lease);
         }
@@ -72,6 +73,21 @@ impl Sessions {
         self.intents.forget_ended(outcome.at);
         self.settle_payments(outcome.at);
         self.tell_administrators(closed, outcome, send);
+    }
+
+    /// Notes the decision at index `at` for those who follow its intent's trace.
+    fn trace(&mut self, at: usize, decision: &Decision, origin: Option<&Origin>) {
+        if !self.traces.is_followed() {
+            return;
+        }
+        let own = match origin {
+            Some(Origin { ask: Ask::Declare { trace, .. }, .. }) => trace.as_ref(),
+            _ => None,
+        };
+        let standing = || self.intents.route(&decision.key.agent, decision.key.id)?.trace.as_ref();
+        if let Some(trace) = own.or_else(standing).map(Arc::clone) {
+            self.traces.decided(at, trace);
+        }
     }
 
     /// What was paid for what came to nothing is given back, and leases that last longer are paid for.
