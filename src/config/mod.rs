@@ -11,6 +11,8 @@ mod expression;
 mod frames;
 mod host;
 mod limits;
+mod log;
+mod otlp;
 mod patch;
 mod read;
 mod rights;
@@ -30,6 +32,8 @@ pub use duration::{DURATION_RULE, parse_duration, show_duration};
 pub use error::ConfigError;
 pub use expression::{Expression, ExpressionError, VARIABLES};
 pub use limits::{LimitRow, Limits};
+pub use log::{LEVEL_RULE, LogConfig, LogFormat, is_level};
+pub use otlp::{ENDPOINT_RULE, Endpoint, IS_BUILT as EXPORTS_TRACES, OtlpConfig, is_service};
 pub use size::{SIZE_RULE, parse_size, show_size};
 pub use state::{StateConfig, TextConfig};
 pub(crate) use tree::{
@@ -65,6 +69,8 @@ const SECTIONS: &[&str] = &[
     "state",
     "limits",
     "host",
+    "log",
+    "otlp",
 ];
 
 /// A configuration in which every value has been checked.
@@ -93,6 +99,10 @@ pub struct Config {
     pub limits: Limits,
     /// What the daemon's threads ask of the machine.
     pub host: HostConfig,
+    /// What the daemon's log says, and how.
+    pub log: LogConfig,
+    /// Where the daemon's traces are sent to; nowhere, unless it is set.
+    pub otlp: Option<OtlpConfig>,
     /// What the values were read from, so that a later change builds on it.
     document: Table,
 }
@@ -112,6 +122,8 @@ impl Default for Config {
             state: None,
             limits: Limits::default(),
             host: HostConfig::default(),
+            log: LogConfig::default(),
+            otlp: None,
             document: Table::default(),
         }
     }
@@ -215,6 +227,8 @@ fn check(root: &Node) -> Result<Config, Fault> {
         state: sections.optional("state", state::state)?,
         limits: sections.optional("limits", limits::limits)?.unwrap_or(default.limits),
         host: sections.optional("host", host::host)?.unwrap_or(default.host),
+        log: sections.optional("log", log::log)?.unwrap_or(default.log),
+        otlp: sections.optional("otlp", otlp::otlp)?,
         document,
     })
 }
