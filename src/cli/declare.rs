@@ -13,7 +13,7 @@ use super::output::{self, Colour, Format, Output, json};
 use super::quote::Words;
 use super::signal::Stop;
 use super::times::{self, Moment, Wall};
-use super::{ExitCode, expect};
+use super::{ExitCode, expect, traced};
 use crate::client::{Client, Event, Events, Grant, Intent, Outcome};
 use crate::limits;
 use crate::types::{Class, IntentId, Micros, Time};
@@ -187,7 +187,7 @@ impl<'a> Plan<'a> {
             intent = intent.expect(reading.path.clone(), reading.as_of);
         }
         let intent = if args.hold { intent.lease() } else { intent };
-        intent
+        traced::in_context(intent)
             .id(self.id.number())
             .slack(args.slack)
             .wait(args.wait)

@@ -20,7 +20,7 @@ use super::json::{Conflict, Line, Placed, Rejected, Told};
 use super::output::{self, Output, json};
 use super::quote::Words;
 use super::times::{self, Wall};
-use super::{ExitCode, declare};
+use super::{ExitCode, declare, traced};
 use crate::client::{Client, Event, Events, Grant, Intent, Outcome};
 use crate::limits;
 use crate::types::{IntentId, Micros, Time};
@@ -131,7 +131,8 @@ impl Plan<'_> {
             intent = intent.claim(claim.to_use(), args.lease);
         }
         let note = if args.note.is_empty() { self.command_line() } else { args.note.clone() };
-        intent.id(self.id.number()).wait(args.wait).class(args.class).urgency(args.urgency).note(note)
+        let intent = intent.id(self.id.number()).wait(args.wait).class(args.class).urgency(args.urgency);
+        traced::in_context(intent.note(note))
     }
 
     /// What runs, as a note.

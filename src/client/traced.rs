@@ -73,6 +73,8 @@ fn word(reply: &Reply) -> &'static str {
         Reply::Ended => "ended",
         Reply::Withdrawn { .. } => "withdrawn",
         // The others answer no declaration.
-        Reply::Released { .. } | Reply::Renewed { .. } | Reply::RenewDenied { .. } | Reply::Unknown => "unknown",
+        Reply::Released { .. } | Reply::Renewed { .. } | Reply::RenewDenied { .. } | Reply::Unknown => {
+            "unknown"
+        }
     }
 }

@@ -77,7 +77,8 @@ mod tests {
             assert!(is_level(right), "{right}");
         }
         let many = vec!["a=warn"; limits::LOG_TARGETS + 1].join(",");
-        for wrong in ["", "wran", "WARN", "warn,", "preclaim", "a=b", "=warn", "a[x]=warn", "a/b=warn", &many] {
+        for wrong in ["", "wran", "WARN", "warn,", "preclaim", "a=b", "=warn", "a[x]=warn", "a/b=warn", &many]
+        {
             assert!(!is_level(wrong), "{wrong}");
         }
     }

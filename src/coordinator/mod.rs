@@ -27,7 +27,7 @@ mod hub;
 mod intake;
 mod listing;
 mod observer;
-mod pace;
+pub(crate) mod pace;
 mod peer_log;
 mod recovery;
 mod running;
@@ -42,9 +42,7 @@ use std::sync::Arc;
 
 pub use gate::Reloader;
 pub use health::Health;
-pub use observer::{
-    Decided, Departure, Observer, Observers, Punctuality, SlotReport, Trace, TracedDecision,
-};
+pub use observer::{Decided, Departure, Observer, Observers, Punctuality, SlotReport, Trace, TracedDecision};
 use quinn::{Endpoint, Incoming};
 pub(crate) use recovery::recover_with;
 pub use recovery::{Now, RecoveryError, Report, Restart, StartFrom, recover, rules_of};

@@ -76,11 +76,8 @@ impl trace::Tracer for Tracer {
         let (trace, span) = {
             // One number: whole at any instant.
             let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
-            let trace = if above.is_valid() {
-                u128::from_be_bytes(above.trace_id().to_bytes())
-            } else {
-                ids.trace()
-            };
+            let trace =
+                if above.is_valid() { u128::from_be_bytes(above.trace_id().to_bytes()) } else { ids.trace() };
             (trace, ids.span())
         };
         let is_sampled = !above.is_valid() || above.is_sampled();
@@ -128,7 +125,12 @@ fn time(at: SystemTime) -> Time {
 }
 
 impl trace::Span for Recorded {
-    fn add_event_with_timestamp<T: Into<Cow<'static, str>>>(&mut self, _: T, _: SystemTime, _: Vec<KeyValue>) {
+    fn add_event_with_timestamp<T: Into<Cow<'static, str>>>(
+        &mut self,
+        _: T,
+        _: SystemTime,
+        _: Vec<KeyValue>,
+    ) {
         // The client's spans have none.
     }
 

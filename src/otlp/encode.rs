@@ -73,11 +73,14 @@ fn span_of(span: &Span) -> Message {
         message.bytes(4, &parent.span.to_be_bytes());
     }
     message.text(5, span.name);
-    message.number(6, match span.kind {
-        Kind::Internal => 1,
-        Kind::Server => 2,
-        Kind::Client => 3,
-    });
+    message.number(
+        6,
+        match span.kind {
+            Kind::Internal => 1,
+            Kind::Server => 2,
+            Kind::Client => 3,
+        },
+    );
     message.time(7, span.start);
     message.time(8, span.end);
     span.attributes.iter().for_each(|attribute| message.attribute(9, attribute));
@@ -250,8 +253,7 @@ mod tests {
 
     #[test]
     fn numbers_are_as_long_as_they_need_to_be() {
-        for (number, bytes) in
-            [(0, &[0][..]), (1, &[1]), (127, &[127]), (128, &[0x80, 1]), (300, &[0xac, 2])]
+        for (number, bytes) in [(0, &[0][..]), (1, &[1]), (127, &[127]), (128, &[0x80, 1]), (300, &[0xac, 2])]
         {
             let mut message = Message::default();
             message.varint(number);
@@ -268,7 +270,8 @@ mod tests {
     #[test]
     fn a_span_stands_where_the_protocol_has_it() {
         let place = Place { trace: 0x0102 << 112 | 3, span: 4 };
-        let mut span = Span::new(place, Some(Parent { span: 5, is_remote: true }), "decide", Time::from_us(6));
+        let mut span =
+            Span::new(place, Some(Parent { span: 5, is_remote: true }), "decide", Time::from_us(6));
         span.kind = Kind::Server;
         span.state = "a=b".into();
         span.set("text", "x".to_owned());

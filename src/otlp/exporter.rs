@@ -42,11 +42,7 @@ impl Exporter {
         let (to, told) = mpsc::channel(limits::TRACED_WAITING);
         let (stop, stopped) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let work = Work {
-            shaper: Shaper::new(Ids::drawn()),
-            queue: Queue::new(Arc::clone(&counts)),
-            clock,
-        };
+        let work = Work { shaper: Shaper::new(Ids::drawn()), queue: Queue::new(Arc::clone(&counts)), clock };
         let courier = Courier { settings, counts: Arc::clone(&counts), is_failing: false };
         let thread = thread::Builder::new().name("preclaim-spans".into()).spawn(move || {
             runtime.block_on(work.run(courier, told, stopped));

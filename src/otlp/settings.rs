@@ -56,7 +56,8 @@ impl Settings {
         let (least, most) = limits::SPANS_TIMEOUT_RANGE.into_inner();
         let timeout = match of_traces("TIMEOUT") {
             Some((name, value)) => {
-                let ms = value.parse().map_err(|_| format!("{name}: it is a whole number of milliseconds"))?;
+                let ms =
+                    value.parse().map_err(|_| format!("{name}: it is a whole number of milliseconds"))?;
                 Micros::from_ms(ms).clamp(least, most)
             }
             None => config.map_or(limits::SPANS_TIMEOUT, |config| config.timeout),
@@ -101,15 +102,21 @@ mod tests {
     fn the_environment_goes_before_the_file() {
         let settings = of(Some(&config()), &[]).unwrap().unwrap();
         assert_eq!(settings.endpoint.to_string(), "http://127.0.0.1:1/v1/traces");
-        assert_eq!((settings.resource.service.as_str(), settings.timeout), ("of the file", Micros::from_secs(3)));
+        assert_eq!(
+            (settings.resource.service.as_str(), settings.timeout),
+            ("of the file", Micros::from_secs(3))
+        );
         let base = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:2/");
-        let settings = of(Some(&config()), &[
-            base,
-            ("OTEL_SERVICE_NAME", "x"),
-            ("OTEL_EXPORTER_OTLP_TIMEOUT", "1500"),
-            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
-            ("OTEL_TRACES_EXPORTER", "otlp"),
-        ]);
+        let settings = of(
+            Some(&config()),
+            &[
+                base,
+                ("OTEL_SERVICE_NAME", "x"),
+                ("OTEL_EXPORTER_OTLP_TIMEOUT", "1500"),
+                ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
+                ("OTEL_TRACES_EXPORTER", "otlp"),
+            ],
+        );
         let settings = settings.unwrap().unwrap();
         assert_eq!(settings.endpoint().to_string(), "http://127.0.0.1:2/v1/traces");
         assert_eq!((settings.resource.service.as_str(), settings.timeout), ("x", Micros::from_ms(1_500)));

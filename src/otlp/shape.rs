@@ -93,12 +93,8 @@ impl Shaper {
             self.lose_sight(report.at);
         }
         let place = Place { trace: self.ids.trace(), span: self.ids.span() };
-        let telling = Telling {
-            slot: place,
-            number: report.slot.number(),
-            at: report.at,
-            published: report.published,
-        };
+        let telling =
+            Telling { slot: place, number: report.slot.number(), at: report.at, published: report.published };
         self.slot_span(place, &report, told.len());
         told.into_iter().for_each(|told| self.told(told, telling));
     }
@@ -129,11 +125,14 @@ impl Shaper {
         span.set("preclaim.inputs", report.inputs);
         span.set("preclaim.decisions", report.decisions);
         span.set("preclaim.traced", traced);
-        span.set("preclaim.kept", match report.punctuality {
-            Punctuality::OnTime => "ok",
-            Punctuality::Late => "late",
-            Punctuality::CaughtUp => "caught_up",
-        });
+        span.set(
+            "preclaim.kept",
+            match report.punctuality {
+                Punctuality::OnTime => "ok",
+                Punctuality::Late => "late",
+                Punctuality::CaughtUp => "caught_up",
+            },
+        );
         self.made.push(span.ended(report.published));
         let parent = Parent { span: place.span, is_remote: false };
         for (name, from, to) in [

@@ -155,7 +155,10 @@ mod tests {
         assert_eq!(context.state(), "congo=t61rcWkgMzE, rojo=00f067aa0ba902b7");
         let unsampled = PARENT.replace("-01", "-00");
         assert!(!TraceContext::parse(&unsampled, "").unwrap().is_sampled());
-        assert_eq!(TraceContext::new(1, 2, true).unwrap().to_string(), format!("00-{:032x}-{:016x}-01", 1, 2));
+        assert_eq!(
+            TraceContext::new(1, 2, true).unwrap().to_string(),
+            format!("00-{:032x}-{:016x}-01", 1, 2)
+        );
     }
 
     #[test]

@@ -125,7 +125,10 @@ fn a_decision_is_below_its_declaration_and_linked_to_its_slot() {
     assert_eq!((word(decide, "preclaim.agent"), word(decide, "preclaim.intent")), ("a", "1"));
     assert_eq!((word(decide, "preclaim.outcome"), word(decide, "preclaim.blocker")), ("conflict", "a/3"));
     assert_eq!((number(decide, "preclaim.wait_us"), number(decide, "preclaim.slot")), (50, 1));
-    assert_eq!((value(decide, "preclaim.score"), number(decide, "preclaim.blockers")), (&Value::Ratio(0.5), 1));
+    assert_eq!(
+        (value(decide, "preclaim.score"), number(decide, "preclaim.blockers")),
+        (&Value::Ratio(0.5), 1)
+    );
 }
 
 #[test]
@@ -198,13 +201,19 @@ fn what_is_refused_withdrawn_or_repeated_has_a_span_and_no_grant() {
     let mut script = Script::new();
     let rejected = Verdict::Rejected { reason: Reason::TooLong, field: "claims[0]".into(), kept: false };
     let stale = Verdict::Stale { path: Path::new("db").unwrap(), as_of: at(1), kept: false };
-    let (spans, _) = script.slot(slot(100, vec![
-        told(1, 50, rejected),
-        told(2, 51, stale),
-        told(3, 52, conflict(false)),
-        Told { decision: Decision { answers: Some(3), ..news(3, conflict(false)).decision }, ..news(3, conflict(false)) },
-        news(4, Verdict::ReleasedUnknown),
-    ]));
+    let (spans, _) = script.slot(slot(
+        100,
+        vec![
+            told(1, 50, rejected),
+            told(2, 51, stale),
+            told(3, 52, conflict(false)),
+            Told {
+                decision: Decision { answers: Some(3), ..news(3, conflict(false)).decision },
+                ..news(3, conflict(false))
+            },
+            news(4, Verdict::ReleasedUnknown),
+        ],
+    ));
     let outcomes: Vec<&str> = spans.iter().map(|span| word(span, "preclaim.outcome")).collect();
     assert_eq!(outcomes, ["rejected", "stale", "repeated"]);
     assert_eq!((word(&spans[0], "preclaim.reason"), word(&spans[1], "preclaim.path")), ("too_long", "db"));
@@ -221,7 +230,9 @@ fn what_is_open_when_nothing_more_is_heard_ends_as_unknown() {
     script.slot(slot(200, vec![told(2, 150, conflict(false)), told(5, 150, granted(900, 7))]));
     script.0.lose_sight(at(250));
     let spans = script.0.take();
-    let how = |span: &Span| word(span, if span.name == "grant" { "preclaim.ended" } else { "preclaim.outcome" }).to_owned();
+    let how = |span: &Span| {
+        word(span, if span.name == "grant" { "preclaim.ended" } else { "preclaim.outcome" }).to_owned()
+    };
     assert_eq!(spans.iter().map(how).collect::<Vec<_>>(), ["unknown"; 3]);
     assert!(script.0.ends.is_empty());
     script.0.tick(Time::MAX);
@@ -232,7 +243,8 @@ fn what_is_open_when_nothing_more_is_heard_ends_as_unknown() {
 fn after_a_gap_nobody_knows_how_what_is_open_goes_on() {
     let mut script = Script::new();
     script.lease();
-    let (spans, _) = script.slot(Slot { is_after_gap: true, ..slot(200, vec![told(2, 150, granted(900, 7))]) });
+    let (spans, _) =
+        script.slot(Slot { is_after_gap: true, ..slot(200, vec![told(2, 150, granted(900, 7))]) });
     let names: Vec<&str> = spans.iter().map(|span| span.name).collect();
     assert_eq!(names, ["grant", "decide"]);
     assert_eq!(word(&spans[0], "preclaim.ended"), "unknown");
