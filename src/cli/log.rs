@@ -44,19 +44,9 @@ struct Shared {
 
 /// Starts it: warnings for people, unless the environment asks for more. Where one is started already, that one stays.
 pub(super) fn start() {
-    let asked = EnvFilter::try_from_env(VARIABLE).ok();
-    let is_level_fixed = asked.is_some();
-    let (filter, level) =
-        reload::Layer::new(asked.unwrap_or_else(|| EnvFilter::new(LogConfig::default().level)));
-    let shared = Arc::new(Shared {
-        is_json: AtomicBool::new(false),
-        is_coloured: io::stderr().is_terminal(),
-        repeats: Mutex::default(),
-        started: Instant::now(),
-    });
-    let lines = Lines(Arc::clone(&shared));
-    if tracing::subscriber::set_global_default(Registry::default().with(filter).with(lines)).is_ok() {
-        let _ = LOG.set(Log { level, is_level_fixed, shared });
+    let (log, subscriber) = Log::new(EnvFilter::try_from_env(VARIABLE).ok());
+    if tracing::subscriber::set_global_default(subscriber).is_ok() {
+        let _ = LOG.set(log);
     }
 }
 
@@ -83,13 +73,7 @@ pub(super) fn set_level(level: &str) -> Result<bool, String> {
     if !is_level(level) {
         return Err(format!("{:?} is no level of the log: it is {LEVEL_RULE}", output::harmless(level)));
     }
-    match LOG.get() {
-        Some(log) if !log.is_level_fixed => {
-            log.level.reload(EnvFilter::new(level)).map_err(|error| error.to_string())?;
-            Ok(true)
-        }
-        _ => Ok(false),
-    }
+    LOG.get().map_or(Ok(false), |log| log.set_level(level))
 }
 
 /// Says what was left out, and has not been said since.
@@ -101,6 +85,31 @@ pub(super) fn tell_left_out() {
         fields.put("left_out", Said::Number(left_out));
         fields.say("lines like this were left out");
         shared.write(place, &fields, &[]);
+    }
+}
+
+impl Log {
+    /// A log whose level the environment `asked` for, and what brings events to it.
+    fn new(asked: Option<EnvFilter>) -> (Self, impl Subscriber + Send + Sync) {
+        let is_level_fixed = asked.is_some();
+        let asked = asked.unwrap_or_else(|| EnvFilter::new(LogConfig::default().level));
+        let (filter, level) = reload::Layer::new(asked);
+        let shared = Arc::new(Shared {
+            is_json: AtomicBool::new(false),
+            is_coloured: io::stderr().is_terminal(),
+            repeats: Mutex::default(),
+            started: Instant::now(),
+        });
+        let subscriber = Registry::default().with(filter).with(Lines(Arc::clone(&shared)));
+        (Log { level, is_level_fixed, shared }, subscriber)
+    }
+
+    /// Says whether it has that level from here on.
+    fn set_level(&self, level: &str) -> Result<bool, String> {
+        if !self.is_level_fixed {
+            self.level.reload(EnvFilter::new(level)).map_err(|error| error.to_string())?;
+        }
+        Ok(!self.is_level_fixed)
     }
 }
 
@@ -161,5 +170,38 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
             .map(|span| (span.name(), span.extensions().get::<Fields>().cloned().unwrap_or_default()))
             .collect();
         shared.write(of, &fields, &spans);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::*;
+
+    #[test]
+    fn the_level_changes_live_unless_the_environment_says_one() {
+        let (log, subscriber) = Log::new(None);
+        tracing::subscriber::with_default(subscriber, || {
+            assert!(tracing::enabled!(target: "preclaim", Level::WARN));
+            assert!(!tracing::enabled!(target: "preclaim", Level::DEBUG));
+            assert_eq!(log.set_level("info,preclaim=debug"), Ok(true));
+            assert!(tracing::enabled!(target: "preclaim", Level::DEBUG));
+            assert!(!tracing::enabled!(target: "quinn", Level::DEBUG));
+            assert_eq!(log.set_level("off"), Ok(true));
+            assert!(!tracing::enabled!(target: "preclaim", Level::ERROR));
+        });
+        let (log, subscriber) = Log::new(Some(EnvFilter::new("error")));
+        tracing::subscriber::with_default(subscriber, || {
+            assert_eq!(log.set_level("trace"), Ok(false));
+            assert!(!tracing::enabled!(target: "preclaim", Level::WARN));
+        });
+    }
+
+    #[test]
+    fn what_is_no_level_is_refused_with_what_it_may_be() {
+        let why = set_level("wran").unwrap_err();
+        assert!(why.contains("\"wran\"") && why.contains("warn"), "{why}");
+        assert!(set_level("preclaim=debug").is_ok());
     }
 }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::resolver::{Resolver, Rules, SystemOp};
 use crate::slot::{Asked, Collector, Refused, Turned};
-use crate::types::{IntentKey, RawClaim, RawIntent, RawMode, RawTarget, Token};
+use crate::types::{IntentKey, RawClaim, RawIntent, RawMode, RawTarget, Token, TraceContext};
 use crate::wire::{Declaration, Declare, Extensions, Hello, Release, Renew, Role, Verdict};
 
 const LENGTH: Micros = Micros::from_ms(10);
@@ -140,7 +140,7 @@ impl World {
         };
         let collector = Collector::new(LENGTH, Slot::new(0), Time::ZERO, room);
         World {
-            sessions: Sessions::new(terms),
+            sessions: Sessions::new(terms).following_traces(),
             queue: Queue(RefCell::new(collector), Time::ZERO),
             resolver: Resolver::new(Rules {
                 retention: Micros::from_ms(25),
@@ -176,6 +176,8 @@ impl World {
                 self.ask(which, lane, |sessions, place, request, door| {
                     let declaration =
                         Declaration { request, revision, intent: intent.clone(), ..Declaration::default() };
+                    let context = TraceContext::new(7, request, true).unwrap();
+                    let declaration = declaration.in_trace(&context);
                     sessions.message(place, Declare { batch: vec![declaration] }.into(), door)
                 });
             }
@@ -264,6 +266,11 @@ impl World {
             let outcome = self.resolver.resolve(&closed.batch);
             let effects = self.sessions.publish(&closed, &outcome, &self.resolver, &AlwaysRoom);
             self.follow(effects);
+            let traced = self.sessions.take_traced();
+            let traced: BTreeSet<usize> = traced.iter().map(|traced| traced.decision).collect();
+            // All were declared in a trace, so what is decided of them without a word of theirs is, too.
+            let decided = outcome.decisions.iter().enumerate().filter(|(_, it)| it.answers.is_none());
+            decided.for_each(|(at, decision)| assert!(traced.contains(&at), "{decision:?}"));
             self.check(outcome.at);
         }
     }
@@ -298,6 +305,7 @@ proptest! {
         world.pass(Micros::from_secs(2));
         prop_assert!(world.owed.is_empty());
         prop_assert_eq!(world.sessions.intents.tables(), (BTreeMap::new(), BTreeSet::new()));
+        prop_assert_eq!(world.sessions.traces.followed(), 0);
     }
 }
 

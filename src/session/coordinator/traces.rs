@@ -58,13 +58,17 @@ impl Traces {
         self.is_followed
     }
 
+    /// How many are followed: by their routes, and by whoever was told of them and is not done.
+    pub(super) fn followed(&self) -> usize {
+        Arc::strong_count(&self.places) - 1
+    }
+
     /// Follows one that is about to be taken in; `None` where nobody does.
     pub(super) fn take_in(&self, context: TraceContext) -> Result<Option<Arc<Trace>>, NoRoom> {
         if !self.is_followed {
             return Ok(None);
         }
-        // One of them is this one's own.
-        if Arc::strong_count(&self.places) > limits::TRACES {
+        if self.followed() >= limits::TRACES {
             return Err(NoRoom);
         }
         Ok(Some(Arc::new(Trace { context, _place: Arc::clone(&self.places) })))
