@@ -11,7 +11,7 @@ impl Ids {
 
     /// Drawn by chance.
     pub(super) fn drawn() -> Self {
-        Ids(crate::client::random() as u64)
+        Ids::from_seed(crate::client::random() as u64)
     }
 
     pub(super) fn trace(&mut self) -> u128 {

@@ -13,7 +13,7 @@ use super::ids::Ids;
 use super::span::{Attribute, Kind, Parent, Place, Span};
 use crate::coordinator::{Punctuality, SlotReport, Trace};
 use crate::resolver::Rank;
-use crate::types::{Conflict, Decision, FixedMap, IntentKey, Micros, RenewDenial, Time, Token, Verdict};
+use crate::types::{Conflict, Decision, FixedMap, IntentKey, RenewDenial, Time, Token, Verdict};
 
 /// What the slot loop hands on of one slot.
 #[derive(Debug)]
