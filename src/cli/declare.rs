@@ -27,7 +27,8 @@ Examples:
 
 Ends with 0 when granted, 10 on a conflict, 11 when the wait passed, 12 when rejected, 13 when
 stale, 15 when nobody knows (the message has the command that asks again); see preclaim exit-codes.
-A grant runs to its end, whatever becomes of this command: preclaim release ends it before.";
+A grant runs to its end, whatever becomes of this command: preclaim release ends it before.
+TRACEPARENT and TRACESTATE (W3C Trace Context) say in which trace it is declared.";
 
 /// Declare what will be used, and when; granted whole or not at all
 #[derive(Debug, clap::Args)]

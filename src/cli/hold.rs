@@ -41,7 +41,7 @@ it started get TERM, and KILL after --grace or just before the end of the lease.
 Ends with the command's own code (126: it cannot be run, 127: not found, 128+N: ended by signal N), with
 14 where the lease was lost while it ran, and where it was not had, so that the command did not run, as
 preclaim declare ends: 10, 11, 12, 15, ...; see preclaim exit-codes. The lease is released as soon as
-the command has ended.";
+the command has ended. TRACEPARENT and TRACESTATE (W3C Trace Context) say in which trace it is declared.";
 
 /// Run a command under a lease; end it where the lease is lost
 #[derive(Debug, clap::Args)]
