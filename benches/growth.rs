@@ -212,11 +212,12 @@ async fn grants(plan: &Plan) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Each a second, with a second to the next one on its path of depth 4.
+/// Each a second, with a second to the next one on its path of depth 4. Over so many first segments that a name keeps
+/// to what it may have below one.
 fn ahead(begin: u64) -> Make {
     let of = move |line: usize, count: u64| {
         let (cell, nth) = (count / ON_A_PATH, count % ON_A_PATH);
-        let path = format!("zone-{line}/row-{}/cell-{cell}", cell % 1000);
+        let path = format!("zone-{line}-{}/row-{}/cell-{cell}", cell % 16, cell % 1000);
         RawIntent { start: Some(begin + nth * 2_000_000), ..asap(count, path, 1_000_000) }
     };
     Arc::new(of)

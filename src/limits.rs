@@ -388,11 +388,16 @@ pub const HANDSHAKES_PER_SECOND_RANGE: RangeInclusive<usize> = 1..=1_000_000;
 /// What may be configured for [`HANDSHAKES_UNPROVEN`]: with 0, every address has to be proved first, which takes a
 /// connection one round trip more.
 pub const HANDSHAKES_UNPROVEN_RANGE: RangeInclusive<usize> = 0..=HANDSHAKES;
-/// Messages a second of one connection, unless configured otherwise: as many as the slots would take of one agent.
-pub const MESSAGES_PER_SECOND: usize = 200_000;
+/// Messages a second of one name, unless configured otherwise: a declaration costs some 4 µs, so that who sends as fast
+/// as it can takes a tenth of a core, and what others wait for stays within twice its time (benches/hostile.rs).
+pub const MESSAGES_PER_SECOND: usize = 25_000;
+/// How many messages a page of a listing counts for: it costs some 200 µs.
+pub const LIST_WEIGHT: u64 = 32;
+/// Names whose rates are kept before those that have left are looked for.
+pub const SPEEDS_SWEPT_FROM: usize = 1024;
 /// What may be configured: a full batch at least.
 pub const MESSAGES_PER_SECOND_RANGE: RangeInclusive<usize> = BATCH..=1_000_000_000;
-/// Bytes a second of one connection, unless configured otherwise: 200,000 declarations of the usual size.
+/// Bytes a second of one name, unless configured otherwise: far more than its messages of the usual size have.
 pub const BYTES_PER_SECOND: u64 = 64 << 20;
 /// What may be configured: the largest frame at least.
 pub const BYTES_PER_SECOND_RANGE: RangeInclusive<u64> = FRAME_BYTES as u64..=1 << 40;

@@ -16,8 +16,8 @@ use super::doorstep::{Doorstep, Knock, Verdict};
 use super::gate::Gate;
 use super::hub::Hub;
 use super::listing;
-use super::pace::{Pace, Rate};
 use super::peer_log::PeerLog;
+use super::speed::{Speed, Speeds, weight};
 use crate::config::Limits;
 use crate::limits::{self, Limit, Reached};
 use crate::session::coordinator::{ConnectionId, LaneId, Place, Request};
@@ -39,6 +39,7 @@ pub(super) struct Server {
     /// How often stores refused agents' writes for their fence, as these told.
     pub(super) fence_refusals: AtomicU64,
     doorstep: Mutex<Doorstep>,
+    speeds: Speeds,
     log: PeerLog,
     /// Rates go by this machine's time since then.
     started: Instant,
@@ -58,6 +59,7 @@ impl Server {
             departures,
             looks: Arc::new(Semaphore::new(limits::WAITING_LOOKS)),
             doorstep: Mutex::new(Doorstep::new(&limits)),
+            speeds: Speeds::new(&limits),
             log: PeerLog::new(Arc::clone(&reached)),
             reached,
             fence_refusals: AtomicU64::new(0),
@@ -69,6 +71,11 @@ impl Server {
     fn now(&self) -> Time {
         let us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
         Time::from_us(us)
+    }
+
+    /// The rate of who is at the other end of a connection.
+    fn speed_of(&self, who: &Who) -> Arc<Speed> {
+        self.speeds.of(who.name.get().map(String::as_str), self.now())
     }
 
     /// Counts what a message tells beside what it asks for.
@@ -147,11 +154,10 @@ pub(super) async fn serve(server: Arc<Server>, incoming: Incoming) {
     let unread = server.limits.unread_bytes;
     let outbox = Arc::new(Outbox::with_room(usize::try_from(unread).unwrap_or(usize::MAX)));
     let id = server.hub.connected(&outbox);
-    let speed = Arc::new(Speed::new(&server.limits));
     let long_frames = Arc::new(Semaphore::new(limits::LONG_FRAMES));
     let who = Arc::new(Who { address, name: OnceLock::new() });
     let listings = Arc::new(Semaphore::new(limits::LISTINGS_OF_A_CONNECTION));
-    let peer = Peer { server, id, outbox, connection, long_frames, listings, speed, who };
+    let peer = Peer { server, id, outbox, connection, long_frames, listings, speed: OnceLock::new(), who };
     // In a set, so that it ends with this task wherever that is dropped.
     let mut writer = JoinSet::new();
     let (departures, unread) = (peer.server.departures.clone(), peer.server.limits.unread_timeout.to_std());
@@ -180,31 +186,6 @@ struct Who {
     name: OnceLock<String>,
 }
 
-/// How fast a connection's messages are taken in: what is too fast is read later.
-struct Speed {
-    messages: Rate,
-    bytes: Rate,
-    paces: Mutex<[Pace; 2]>,
-}
-
-impl Speed {
-    fn new(limits: &Limits) -> Self {
-        Speed {
-            messages: Rate::a_second(limits.messages_per_second as u64),
-            bytes: Rate::a_second(limits.bytes_per_second),
-            paces: Mutex::default(),
-        }
-    }
-
-    /// For how long nothing more is to be read, after so much has been, and by which limit.
-    fn charge(&self, now: Time, messages: u64, bytes: u64) -> (Micros, Limit) {
-        let mut paces = self.paces.lock().unwrap_or_else(PoisonError::into_inner);
-        let by_messages = paces[0].charge(now, self.messages, messages);
-        let by_bytes = paces[1].charge(now, self.bytes, bytes);
-        if by_bytes > by_messages { (by_bytes, Limit::Bytes) } else { (by_messages, Limit::Messages) }
-    }
-}
-
 /// The other end of a connection.
 struct Peer {
     server: Arc<Server>,
@@ -213,7 +194,8 @@ struct Peer {
     connection: Connection,
     long_frames: Arc<Semaphore>,
     listings: Arc<Semaphore>,
-    speed: Arc<Speed>,
+    /// Its name's, once it has said hello.
+    speed: OnceLock<Arc<Speed>>,
     who: Arc<Who>,
 }
 
@@ -330,17 +312,9 @@ impl Peer {
             place,
             reader,
             listings: Arc::clone(&self.listings),
-            speed: Arc::clone(&self.speed),
+            speed: Arc::clone(self.speed.get_or_init(|| self.server.speed_of(&self.who))),
             who: Arc::clone(&self.who),
         }
-    }
-}
-
-/// How much a message counts: a batch as many as it has declarations.
-fn weight(message: &ToCoordinator) -> u64 {
-    match message {
-        ToCoordinator::Declare(declare) => declare.batch.len().max(1) as u64,
-        _ => 1,
     }
 }
 
@@ -360,6 +334,8 @@ impl Lane {
     /// Takes messages in, in order, until the peer finishes the lane. What is still to be said on it then is
     /// said on the first lane.
     async fn read(mut self) -> Result<(), LaneError> {
+        // It costs as much as a message, whether one comes on it or not.
+        self.slow_down(1, 0).await;
         let ended = loop {
             match self.reader.next().await {
                 Ok(Some(message)) => match self.take_all(message).await {

@@ -32,6 +32,7 @@ mod peer_log;
 mod recovery;
 mod running;
 mod slot_loop;
+mod speed;
 mod view;
 
 use std::fmt;
