@@ -76,16 +76,18 @@ pub(super) fn set_level(level: &str) -> Result<bool, String> {
     LOG.get().map_or(Ok(false), |log| log.set_level(level))
 }
 
-/// Says what was left out, and has not been said since.
+/// Says what was left out, and has not been said since, as far as there is room for it.
 pub(super) fn tell_left_out() {
     let Some(Log { shared, .. }) = LOG.get() else { return };
     let owed = shared.repeats().owed(shared.now());
-    for (place, left_out) in owed {
-        let mut fields = Fields::default();
-        fields.put("left_out", Said::Number(left_out));
-        fields.say("lines like this were left out");
-        shared.write(place, &fields, &[]);
-    }
+    shared.write_left_out(owed);
+}
+
+/// Says all of that, when nothing more will be said.
+pub(super) fn tell_rest() {
+    let Some(Log { shared, .. }) = LOG.get() else { return };
+    let rest = shared.repeats().rest();
+    shared.write_left_out(rest);
 }
 
 impl Log {
@@ -121,6 +123,15 @@ impl Shared {
     fn repeats(&self) -> MutexGuard<'_, Repeats<Identifier, &'static Metadata<'static>>> {
         // Plain values, whole at any instant.
         self.repeats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_left_out(&self, left_out: Vec<(&'static Metadata<'static>, u64)>) {
+        for (place, left_out) in left_out {
+            let mut fields = Fields::default();
+            fields.put("left_out", Said::Number(left_out));
+            fields.say("lines from here were left out");
+            self.write(place, &fields, &[]);
+        }
     }
 
     fn write(&self, of: &Metadata<'_>, fields: &Fields, spans: &[(&'static str, Fields)]) {

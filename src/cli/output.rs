@@ -208,5 +208,5 @@ pub(super) async fn tell_what_the_log_left_out() {
 
 /// Says what the log left out, when nothing more will be said.
 pub(super) fn end_log() {
-    log::tell_left_out();
+    log::tell_rest();
 }

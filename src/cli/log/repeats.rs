@@ -57,6 +57,12 @@ impl<P: Eq + Hash, W: Copy> Repeats<P, W> {
         }
         owed
     }
+
+    /// All that was left out and has not been told, when nothing more will be.
+    pub(super) fn rest(&mut self) -> Vec<(W, u64)> {
+        let all = self.places.values_mut().map(|of| (of.what, std::mem::take(&mut of.left_out)));
+        all.filter(|(_, left_out)| *left_out > 0).collect()
+    }
 }
 
 #[cfg(test)]
@@ -83,8 +89,12 @@ mod tests {
         let mut repeats = Repeats::default();
         (0..100).for_each(|_| drop(repeats.admit("a", 1, second(5))));
         assert_eq!(repeats.owed(second(5)), [], "there is no room yet");
+        (0..3).for_each(|_| drop(repeats.admit("b", 2, second(5))));
         assert_eq!(repeats.owed(second(15)), [(1, 100 - limits::LOG_LINES)]);
         assert_eq!(repeats.owed(second(25)), []);
+        (0..100).for_each(|_| drop(repeats.admit("a", 1, second(25))));
+        assert_eq!(repeats.rest(), [(1, 100 - limits::LOG_LINES)]);
+        assert_eq!(repeats.rest(), []);
     }
 
     #[test]
