@@ -298,6 +298,15 @@ mod tests {
     }
 
     #[test]
+    fn each_kind_has_its_number() {
+        for (kind, number) in [(Kind::Internal, 1), (Kind::Server, 2), (Kind::Client, 3)] {
+            let mut span = Span::new(Place { trace: 1, span: 2 }, None, "x", Time::from_us(3));
+            span.kind = kind;
+            assert_eq!(field(&span_of(&span).0, 6), Some(Found::Number(number)));
+        }
+    }
+
+    #[test]
     fn what_a_collector_refused_is_read_and_what_is_no_answer_says_nothing() {
         let mut partial = Message::default();
         partial.number(1, 300);

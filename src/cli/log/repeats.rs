@@ -87,12 +87,18 @@ mod tests {
     #[test]
     fn what_was_left_out_is_told_even_where_nothing_comes_after_it() {
         let mut repeats = Repeats::default();
-        (0..100).for_each(|_| drop(repeats.admit("a", 1, second(5))));
+        (0..100).for_each(|_| {
+            let _ = repeats.admit("a", 1, second(5));
+        });
         assert_eq!(repeats.owed(second(5)), [], "there is no room yet");
-        (0..3).for_each(|_| drop(repeats.admit("b", 2, second(5))));
+        (0..3).for_each(|_| {
+            let _ = repeats.admit("b", 2, second(5));
+        });
         assert_eq!(repeats.owed(second(15)), [(1, 100 - limits::LOG_LINES)]);
         assert_eq!(repeats.owed(second(25)), []);
-        (0..100).for_each(|_| drop(repeats.admit("a", 1, second(25))));
+        (0..100).for_each(|_| {
+            let _ = repeats.admit("a", 1, second(25));
+        });
         assert_eq!(repeats.rest(), [(1, 100 - limits::LOG_LINES)]);
         assert_eq!(repeats.rest(), []);
     }
