@@ -2,8 +2,8 @@
 //!
 //! A coordinator with slots of 10 ms in this process, and declarations at an even rate by the public client, each in a
 //! trace that is recorded: with nobody who follows traces, with a collector that takes spans, and with one that never
-//! answers. Told are the slot loop's work on a slot with decisions, the part of that which handed decisions on to whoever
-//! makes spans, the processor time of the whole process, and what became of the spans.
+//! answers. Told are the slot loop's work on a slot with decisions, what handing decisions on to whoever makes spans takes
+//! it after that, the processor time of the whole process, and what became of the spans.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,7 +44,7 @@ struct Watch {
 #[derive(Clone, Copy, Debug)]
 struct OfSlot {
     work: Micros,
-    /// Of a nanosecond each: a part of the work that is told apart.
+    /// After that, in nanoseconds.
     tracing_ns: u64,
 }
 
@@ -81,7 +81,7 @@ fn main() -> Result<(), Failure> {
     }
     println!("{rate} declarations a second for {seconds} s, slots of 10 ms");
     println!(
-        "| collector | work on a slot p50 | p99 | of it for traces p50 | p99 | processor | sent | left out |"
+        "| collector | work on a slot p50 | p99 | beside it for traces p50 | p99 | processor | sent | left out |"
     );
     println!("|---|---|---|---|---|---|---|---|");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

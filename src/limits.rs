@@ -409,9 +409,12 @@ pub const TRACESTATE_MEMBERS: usize = 32;
 /// with the longest contexts. The others are decided alike, and have no spans.
 pub const TRACES: usize = 1 << 16;
 /// Decisions of one slot about such intents that are told on; the others are counted as left out.
-pub const TRACED_OF_A_SLOT: usize = 1024;
+pub const TRACED_OF_A_SLOT: usize = 256;
 /// Slots, or spans of an agent's, that wait for the thread that makes and sends spans; past it they are left out.
-pub const TRACED_WAITING: usize = 64;
+pub const TRACED_WAITING: usize = 512;
+/// How often that thread looks for them. The slot loop does not wake it, which would cost the loop its core now and
+/// then.
+pub const TRACED_EVERY: Micros = Micros::from_ms(40);
 /// Events of one span, and its links; those past it are counted in it.
 pub const SPAN_EVENTS: usize = 32;
 /// Spans that wait to be sent: a few seconds' worth. Past it the latest are left out.
@@ -560,6 +563,8 @@ const _: () = assert!(HANDSHAKES_PER_SECOND_PER_ADDRESS < HANDSHAKES_PER_SECOND)
 const _: () = assert!(PEER_LINES_OF_AN_ADDRESS < PEER_LINES);
 const _: () = assert!(LOG_LINES >= PEER_LINES && LOG_LINES_WITHIN.as_us() <= PEER_LINES_WITHIN.as_us());
 const _: () = assert!(SPANS_AT_ONCE < SPANS);
+// As many of the shortest slots as come between two looks have room.
+const _: () = assert!(TRACED_EVERY.as_us() / SLOT_MIN.as_us() < TRACED_WAITING as u64);
 const _: () = assert!(BOUNDED_KEPT < ENDED_IDS && FORBIDDEN_KEPT_OF_A_NAME < FORBIDDEN_KEPT_A_SECOND);
 const _: () = assert!(WATCHES_OF_A_CONNECTION <= WATCHES_OF_A_NAME && WATCHES_OF_A_NAME < WATCHES);
 const _: () = assert!(CURSOR_BYTES >= AGENT_BYTES + 9, "a mark names an agent and an id");

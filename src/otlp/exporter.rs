@@ -127,6 +127,8 @@ impl Work {
         let mut way = Way::Free(courier);
         let mut every = interval(limits::SPANS_EVERY.to_std());
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut look = interval(limits::TRACED_EVERY.to_std());
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             if self.queue.is_due() {
                 way.send(&mut self.queue, limits::SPANS_TRIES);
@@ -135,26 +137,27 @@ impl Work {
                 biased;
                 () = way.free() => {}
                 _ = &mut stop => break,
-                Some(message) = told.recv() => self.take_in(message),
+                _ = look.tick() => self.take_all_in(&mut told),
                 _ = every.tick() => {
                     self.tick();
                     way.send(&mut self.queue, limits::SPANS_TRIES);
                 }
             }
         }
-        while let Ok(message) = told.try_recv() {
-            self.take_in(message);
-        }
+        self.take_all_in(&mut told);
         self.shaper.lose_sight(self.clock.now());
         self.collect();
         let _ = timeout(limits::SPANS_FLUSH_WITHIN.to_std(), flush(&mut way, &mut self.queue)).await;
         self.queue.give_up();
     }
 
-    fn take_in(&mut self, message: Message) {
-        match message {
-            Message::Slot(slot) => self.shaper.slot(*slot),
-            Message::Span(span) => self.queue.take_in([*span], Shift::NONE),
+    /// Takes in what is there by now. It is never waited for: then nobody has to wake this thread.
+    fn take_all_in(&mut self, told: &mut mpsc::Receiver<Message>) {
+        while let Ok(message) = told.try_recv() {
+            match message {
+                Message::Slot(slot) => self.shaper.slot(*slot),
+                Message::Span(span) => self.queue.take_in([*span], Shift::NONE),
+            }
         }
         self.collect();
     }
