@@ -41,7 +41,7 @@ impl Slots {
     }
 
     fn decided(&self) -> Decided<'_> {
-        Decided { batch: &self.batch, outcome: &self.outcome, resolver: &self.resolver }
+        Decided { batch: &self.batch, outcome: &self.outcome, resolver: &self.resolver, traced: &[] }
     }
 
     fn report(&self) -> SlotReport {

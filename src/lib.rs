@@ -32,6 +32,8 @@ pub mod fence;
 #[cfg(feature = "daemon")]
 pub mod host;
 pub mod limits;
+#[cfg(all(feature = "daemon", any(feature = "otlp", test)))]
+pub mod otlp;
 #[cfg(feature = "daemon")]
 pub mod pki;
 pub mod priority;

@@ -420,6 +420,49 @@ pub const MESSAGES_PER_SECOND_RANGE: RangeInclusive<usize> = BATCH..=1_000_000_0
 pub const BYTES_PER_SECOND: u64 = 64 << 20;
 /// What may be configured: the largest frame at least.
 pub const BYTES_PER_SECOND_RANGE: RangeInclusive<u64> = FRAME_BYTES as u64..=1 << 40;
+/// Bytes of a `tracestate`, which the standard asks for at least; a longer one is left out.
+pub const TRACESTATE_BYTES: usize = 512;
+/// Members of a `tracestate`, as the standard has it.
+pub const TRACESTATE_MEMBERS: usize = 32;
+/// Intents that are followed for traces at a time, from their declaration to the end of their grants: about 40 MB
+/// with the longest contexts. The others are decided alike, and have no spans.
+pub const TRACES: usize = 1 << 16;
+/// Decisions of one slot about such intents that are told on; the others are counted as left out.
+pub const TRACED_OF_A_SLOT: usize = 256;
+/// Slots, or spans of an agent's, that wait for the thread that makes and sends spans; past it they are left out.
+pub const TRACED_WAITING: usize = 512;
+/// How often that thread looks for them. The slot loop does not wake it, which would cost the loop its core now and
+/// then.
+pub const TRACED_EVERY: Micros = Micros::from_ms(40);
+/// Events of one span, and its links; those past it are counted in it.
+pub const SPAN_EVENTS: usize = 32;
+/// Spans that wait to be sent: a few seconds' worth. Past it the latest are left out.
+pub const SPANS: usize = 8192;
+/// Spans of one request: some hundred kilobytes.
+pub const SPANS_AT_ONCE: usize = 512;
+/// How long a span waits for others to be sent with.
+pub const SPANS_EVERY: Micros = Micros::from_secs(1);
+/// How often a request is made before its spans are given up, waiting twice as long each time.
+pub const SPANS_TRIES: u32 = 4;
+/// How long a request may take, unless configured otherwise.
+pub const SPANS_TIMEOUT: Micros = Micros::from_secs(10);
+/// What may be configured.
+pub const SPANS_TIMEOUT_RANGE: RangeInclusive<Micros> = Micros::from_ms(100)..=Micros::from_secs(60);
+/// How long what is left to send may take when the program ends.
+pub const SPANS_FLUSH_WITHIN: Micros = Micros::from_secs(2);
+/// Bytes of a collector's answer that are read.
+pub const SPANS_ANSWER_BYTES: usize = 64 << 10;
+/// Characters of a log's field: of a longer one the beginning is written.
+pub const LOG_FIELD_CHARACTERS: usize = 2048;
+/// Lines that one place of the program writes to the log within [`LOG_LINES_WITHIN`]: no fewer than
+/// [`PEER_LINES`], which all come from one place.
+pub const LOG_LINES: u64 = 64;
+/// See [`LOG_LINES`]. So often it is also told what was left out.
+pub const LOG_LINES_WITHIN: Micros = Micros::from_secs(10);
+/// Places of the program whose lines are counted apart; there are fewer.
+pub const LOG_PLACES: usize = 4096;
+/// Targets for which a log's level is set one by one.
+pub const LOG_TARGETS: usize = 16;
 /// Lines in the log about peers within [`PEER_LINES_WITHIN`]: what people can read.
 pub const PEER_LINES: u64 = 64;
 /// Of them, those about one address.
@@ -537,6 +580,10 @@ const _: () = assert!(SEARCH_OF_A_NAME < SEARCH, "no name alone takes all of a s
 const _: () = assert!(CONNECTIONS_PER_ADDRESS < CONNECTIONS, "no address alone takes all connections");
 const _: () = assert!(HANDSHAKES_PER_SECOND_PER_ADDRESS < HANDSHAKES_PER_SECOND);
 const _: () = assert!(PEER_LINES_OF_AN_ADDRESS < PEER_LINES);
+const _: () = assert!(LOG_LINES >= PEER_LINES && LOG_LINES_WITHIN.as_us() <= PEER_LINES_WITHIN.as_us());
+const _: () = assert!(SPANS_AT_ONCE < SPANS);
+// As many of the shortest slots as come between two looks have room.
+const _: () = assert!(TRACED_EVERY.as_us() / SLOT_MIN.as_us() < TRACED_WAITING as u64);
 const _: () = assert!(BOUNDED_KEPT < ENDED_IDS && FORBIDDEN_KEPT_OF_A_NAME < FORBIDDEN_KEPT_A_SECOND);
 const _: () = assert!(WATCHES_OF_A_CONNECTION <= WATCHES_OF_A_NAME && WATCHES_OF_A_NAME < WATCHES);
 const _: () = assert!(CURSOR_BYTES >= AGENT_BYTES + 9, "a mark names an agent and an id");

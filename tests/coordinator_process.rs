@@ -13,6 +13,7 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use preclaim::wire::{CloseCode, Degradations, Hello};
 use raw_peer::{Peer, hello};
 use rustls::pki_types::CertificateDer;
+use serde_json::Value;
 
 /// A `preclaim` that was started, and is ended with the test.
 struct Daemon {
@@ -148,13 +149,21 @@ fn a_peer_that_is_let_go_again_and_again_is_named_in_the_log_a_few_times_and_the
     daemon.signal("-TERM");
     let (status, said) = daemon.end();
     assert_eq!(status.code(), Some(0));
-    let lines: Vec<&str> = said.lines().filter(|line| line.contains("let go, frame too long")).collect();
+    // Nobody reads it at a terminal: each line of the log is an object.
+    let logged: Vec<Value> = said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let is_about_it = |line: &&Value| line["message"].as_str().unwrap().contains("let go, frame too long");
+    let lines: Vec<&Value> = logged.iter().filter(is_about_it).collect();
     assert!((4..TIMES).contains(&lines.len()), "{said}");
-    assert!(lines.iter().all(|line| line.contains("WARN") && line.contains("127.0.0.1")), "{said}");
-    let left_out = said.lines().filter_map(|line| line.split("left_out=").nth(1));
-    let left_out = left_out.map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap());
-    let left_out: usize = left_out.map(|count| count.parse::<usize>().unwrap()).sum();
-    assert_eq!(lines.len() + left_out, TIMES, "{said}");
+    for line in &lines {
+        assert_eq!(
+            (&line["level"], &line["fields"]["peer"]),
+            (&"warn".into(), &"127.0.0.1".into()),
+            "{line}"
+        );
+        assert!(line["at"].as_str().unwrap().ends_with('Z') && line["target"].is_string(), "{line}");
+    }
+    let left_out: u64 = logged.iter().filter_map(|line| line["fields"]["left_out"].as_u64()).sum();
+    assert_eq!(lines.len() as u64 + left_out, TIMES as u64, "{said}");
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
@@ -182,13 +191,25 @@ fn serve_takes_its_certificate_from_files_and_tells_agents_when_it_stops() {
         let told = Degradations { stopped: 2, kept_last_plan: 0, fell_back: 1 };
         let hello = Hello { extensions: told.extensions(), ..hello("car-7", "main", 1) };
         let (_lane, _) = peer.say_hello(hello).await;
-        let line = daemon.line_with("went without grants");
-        assert!(line.contains("WARN") && line.contains("car-7"), "{line}");
+        let line: Value = serde_json::from_str(&daemon.line_with("went without grants")).unwrap();
+        assert_eq!((&line["level"], &line["fields"]["agent"]), (&"warn".into(), &"car-7".into()), "{line}");
         daemon.signal("-TERM");
         assert_eq!(peer.close_code().await, CloseCode::ShuttingDown);
     });
     assert_eq!(daemon.end().0.code(), Some(0));
     std::fs::remove_dir_all(&dir).unwrap();
+}
+
+/// What a build has, and what it has not.
+#[cfg(not(feature = "otlp"))]
+#[test]
+fn traces_are_refused_by_a_build_that_exports_none() {
+    let path = std::env::temp_dir().join(format!("preclaim-otlp-{}.toml", std::process::id()));
+    std::fs::write(&path, "[otlp]\nendpoint = \"http://127.0.0.1:4318\"\n").unwrap();
+    let (status, said) = Daemon::start(&["serve", "--config", path.to_str().unwrap()]).end();
+    assert_eq!(status.code(), Some(30));
+    assert!(said.contains("--features otlp"), "{said}");
+    std::fs::remove_file(&path).unwrap();
 }
 
 #[test]

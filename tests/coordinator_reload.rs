@@ -72,6 +72,7 @@ impl Rig {
             rules: Some(RulesChange { rules, resources, document: "".into() }),
             rights: Arc::new(Rights::new(vec![closed, Rule::named("rest")], None)),
             admission: Arc::new(Open),
+            drain_within: Micros::from_secs(9),
             limits: Limits { live_per_agent: 2, ..Limits::default().on_one_machine() },
             told: Told { by: "a test".into(), changes: Vec::new() },
         };

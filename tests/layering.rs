@@ -28,6 +28,7 @@ const LAYERS: &[&[&str]] = &[
         "fence",
         "host",
         "pki",
+        "otlp",
     ],
     // Beside them: it drives the protocol's rooms from a seed, and what recovers a coordinator.
     &["sim"],

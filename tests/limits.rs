@@ -64,7 +64,8 @@ fn the_document_has_each_limit_that_is_counted_and_each_that_is_fixed() {
         numbers.map(|digits| digits.parse().unwrap()).collect::<Vec<u64>>()
     };
     let within = limits::PEER_LINES_WITHIN.as_us() / 1_000_000;
-    let known: [(&str, &[u64]); 23] = [
+    let log_within = limits::LOG_LINES_WITHIN.as_us() / 1_000_000;
+    let known: [(&str, &[u64]); 30] = [
         ("frame", &[limits::FRAME_BYTES as u64]),
         ("batch", &[limits::BATCH as u64]),
         ("claims of an intent", &[limits::CLAIMS as u64]),
@@ -90,6 +91,13 @@ fn the_document_has_each_limit_that_is_counted_and_each_that_is_fixed() {
         ("`news_kept`", &[limits::NEWS_OF_A_NAME as u64, limits::NEWS_KEPT as u64]),
         ("`peer_lines`", &[limits::PEER_LINES_OF_AN_ADDRESS, limits::PEER_LINES, within]),
         ("addresses in the log", &[limits::PEER_LINES_ADDRESSES as u64]),
+        ("lines of the log from one place of the program", &[limits::LOG_LINES, log_within]),
+        ("`traces`", &[limits::TRACES as u64]),
+        ("traced decisions of a slot", &[limits::TRACED_OF_A_SLOT as u64]),
+        ("slots that wait to be made spans of", &[limits::TRACED_WAITING as u64]),
+        ("spans that wait to be sent", &[limits::SPANS as u64]),
+        ("spans of a request", &[limits::SPANS_AT_ONCE as u64]),
+        ("bytes of a `tracestate`", &[limits::TRACESTATE_BYTES as u64]),
         ("bytes of a file with certificates, keys, lists or tokens", &[limits::PEM_BYTES as u64]),
         ("seconds of a drain", &[limits::DRAIN_MOST.as_us() / 1_000_000]),
     ];

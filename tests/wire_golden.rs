@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use preclaim::types::{
     Agent, Class, IntentId, Micros, Path, RawClaim, RawExpect, RawIntent, RawMode, RawTarget, Slot, TaskId,
-    Time, Token, Window,
+    Time, Token, TraceContext, Window,
 };
 use preclaim::wire::*;
 
@@ -128,6 +128,11 @@ fn answer(verdict: Verdict) -> Answer {
     }
 }
 
+fn in_a_trace() -> Declaration {
+    let context = TraceContext::new(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10, 0x1112_1314_1516_1718, true);
+    Declaration::default().in_trace(&context.unwrap().with_state("shop=1"))
+}
+
 fn to_coordinator() -> Vec<(&'static str, ToCoordinator)> {
     let declaration = Declaration {
         request: 3,
@@ -189,6 +194,7 @@ fn to_coordinator() -> Vec<(&'static str, ToCoordinator)> {
         ),
         ("clock-ping", ClockPing { seq: 1, client_us: 2 }.into()),
         ("declare", Declare { batch: vec![Declaration::default(), declaration] }.into()),
+        ("declare-in-a-trace", Declare { batch: vec![in_a_trace()] }.into()),
         ("release", Release { request, id, extensions: extensions.clone() }.into()),
         (
             "release-of-another",

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::complaint::Complaint;
 use super::quote::{self, Words};
-use super::{ExitCode, explain, output, times};
+use super::{ExitCode, explain, output, times, traced};
 use crate::client::{Client, ConnectError, DeclareError, RequestError, random};
 use crate::limits;
 use crate::types::IntentId;
@@ -100,6 +100,7 @@ impl Connect {
                 return Complaint::new(ExitCode::Failure, format!("cannot start: {error}")).say();
             }
         };
+        let exporting = traced::agent();
         let code = runtime.block_on(async {
             let client = match self.connect(command, role).await {
                 Ok(client) => client,
@@ -111,6 +112,7 @@ impl Connect {
         });
         // A look-up of a host's name may still be under way.
         runtime.shutdown_background();
+        exporting.stop();
         code
     }
 

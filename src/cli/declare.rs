@@ -13,7 +13,7 @@ use super::output::{self, Colour, Format, Output, json};
 use super::quote::Words;
 use super::signal::Stop;
 use super::times::{self, Moment, Wall};
-use super::{ExitCode, expect};
+use super::{ExitCode, expect, traced};
 use crate::client::{Client, Event, Events, Grant, Intent, Outcome};
 use crate::limits;
 use crate::types::{Class, IntentId, Micros, Time};
@@ -27,7 +27,8 @@ Examples:
 
 Ends with 0 when granted, 10 on a conflict, 11 when the wait passed, 12 when rejected, 13 when
 stale, 15 when nobody knows (the message has the command that asks again); see preclaim exit-codes.
-A grant runs to its end, whatever becomes of this command: preclaim release ends it before.";
+A grant runs to its end, whatever becomes of this command: preclaim release ends it before.
+TRACEPARENT and TRACESTATE (W3C Trace Context) say in which trace it is declared.";
 
 /// Declare what will be used, and when; granted whole or not at all
 #[derive(Debug, clap::Args)]
@@ -187,7 +188,7 @@ impl<'a> Plan<'a> {
             intent = intent.expect(reading.path.clone(), reading.as_of);
         }
         let intent = if args.hold { intent.lease() } else { intent };
-        intent
+        traced::in_context(intent)
             .id(self.id.number())
             .slack(args.slack)
             .wait(args.wait)

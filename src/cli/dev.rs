@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use super::serve::{Watched, Watching, coordinator_config, run_coordinator};
+use super::traced::Traced;
 use super::{ExitCode, output};
 use crate::client::discovery::{self, Announcement, DevFile};
 use crate::config::{Config, show_duration};
@@ -44,6 +45,12 @@ pub(super) fn run(args: Args) -> ExitCode {
             return ExitCode::Configuration;
         }
     };
+    output::start_log();
+    output::configure_log(&config.log);
+    let traced = match Traced::of(&config) {
+        Ok(traced) => traced,
+        Err(code) => return code,
+    };
     if let Some(listen) = args.listen {
         config.listen = listen;
     }
@@ -73,7 +80,9 @@ pub(super) fn run(args: Args) -> ExitCode {
         config.rights = config.rights.everybody_administers();
     }
     let config = coordinator_config(config, identity, args.check_invariants);
-    run_coordinator(config, Some(watched), None, |coordinator, at| announce(coordinator, at, &length))
+    run_coordinator(config, (Some(watched), traced), None, |coordinator, at| {
+        announce(coordinator, at, &length)
+    })
 }
 
 /// Says where it listens, to people and to the clients of this user on this machine.

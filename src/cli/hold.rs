@@ -20,7 +20,7 @@ use super::json::{Conflict, Line, Placed, Rejected, Told};
 use super::output::{self, Output, json};
 use super::quote::Words;
 use super::times::{self, Wall};
-use super::{ExitCode, declare};
+use super::{ExitCode, declare, traced};
 use crate::client::{Client, Event, Events, Grant, Intent, Outcome};
 use crate::limits;
 use crate::types::{IntentId, Micros, Time};
@@ -41,7 +41,7 @@ it started get TERM, and KILL after --grace or just before the end of the lease.
 Ends with the command's own code (126: it cannot be run, 127: not found, 128+N: ended by signal N), with
 14 where the lease was lost while it ran, and where it was not had, so that the command did not run, as
 preclaim declare ends: 10, 11, 12, 15, ...; see preclaim exit-codes. The lease is released as soon as
-the command has ended.";
+the command has ended. TRACEPARENT and TRACESTATE (W3C Trace Context) say in which trace it is declared.";
 
 /// Run a command under a lease; end it where the lease is lost
 #[derive(Debug, clap::Args)]
@@ -131,7 +131,8 @@ impl Plan<'_> {
             intent = intent.claim(claim.to_use(), args.lease);
         }
         let note = if args.note.is_empty() { self.command_line() } else { args.note.clone() };
-        intent.id(self.id.number()).wait(args.wait).class(args.class).urgency(args.urgency).note(note)
+        let intent = intent.id(self.id.number()).wait(args.wait).class(args.class).urgency(args.urgency);
+        traced::in_context(intent.note(note))
     }
 
     /// What runs, as a note.

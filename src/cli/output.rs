@@ -6,9 +6,9 @@ use std::sync::OnceLock;
 
 use serde::Serialize;
 
-use super::ExitCode;
 use super::voice::Voice;
-use crate::config::all_printable;
+use super::{ExitCode, log};
+use crate::config::{LogConfig, all_printable};
 use crate::limits;
 
 /// Set where a command must not wait for whoever reads its standard error.
@@ -155,7 +155,7 @@ impl Progress {
 }
 
 /// Standard error, as talk reaches it.
-struct Speech;
+pub(super) struct Speech;
 
 impl Write for Speech {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
@@ -179,11 +179,33 @@ impl Write for Speech {
 
 /// Sends the log to standard error: warnings, unless `PRECLAIM_LOG` asks for more.
 pub(super) fn start_log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("PRECLAIM_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    // Where a log is set up already, that one stays.
-    let colours = io::stderr().is_terminal();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours);
-    // What cannot be written is lost. Told of, it would be by a panic, and that of a coordinator whose disk is full, say.
-    let _ = log.with_writer(|| Speech).log_internal_errors(false).try_init();
+    log::start();
+}
+
+/// From here on the log has this level, as `[log] level` spells it. Says whether it has: not where `PRECLAIM_LOG` says
+/// another.
+///
+/// # Errors
+/// What a level may be, where this is none.
+pub(super) fn set_log_level(level: &str) -> Result<bool, String> {
+    log::set_level(level)
+}
+
+/// From here on the log is as `config` says.
+pub(super) fn configure_log(config: &LogConfig) {
+    log::configure(config);
+}
+
+/// Says what the log left out, every now and then, for as long as it is polled. Cancel safe.
+pub(super) async fn tell_what_the_log_left_out() {
+    let mut every = tokio::time::interval(limits::LOG_LINES_WITHIN.to_std());
+    loop {
+        every.tick().await;
+        log::tell_left_out();
+    }
+}
+
+/// Says what the log left out, when nothing more will be said.
+pub(super) fn end_log() {
+    log::tell_rest();
 }

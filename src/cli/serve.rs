@@ -15,13 +15,14 @@ use self::manager::Manager;
 use self::material::Material;
 use self::reload::Reloading;
 use super::signal::{DrainSignal, Hangup, Stop};
+use super::traced::Traced;
 use super::{ExitCode, output, times};
 use crate::audit::NoJournal;
 use crate::clock::Reading;
 use crate::config::{Config, Durability, StateConfig, show_duration};
 use crate::coordinator::{
     self, Access, BindError, Coordinator, CoordinatorConfig, CoordinatorError, Feasibility, Identity,
-    Observer, RecoveryError, Report, Restart, StartFrom,
+    RecoveryError, Report, Restart, StartFrom,
 };
 use crate::host::Role;
 use crate::store::{self, OpenError, RealDisk};
@@ -143,6 +144,11 @@ pub(super) fn run(args: &Args) -> ExitCode {
             return ExitCode::Configuration;
         }
     };
+    output::configure_log(&config.log);
+    let traced = match Traced::of(&config) {
+        Ok(traced) => traced,
+        Err(code) => return code,
+    };
     let material = match Material::of(&config) {
         Ok(material) => material,
         Err(why) => return unusable(&args.config, &why),
@@ -178,7 +184,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     config.clock = Arc::new(restart.clock(&now));
     config.journal = Box::new(restart.journal.keeping_text(text));
     config.recovered = Some(restart.recovered);
-    run_coordinator(config, watched, Some(reloading), |coordinator, _| {
+    run_coordinator(config, (watched, traced), Some(reloading), |coordinator, _| {
         let addr = coordinator.local_addr();
         output::talk(format_args!("listening on {addr} (QUIC), slots of {length}\n{kept}"));
     })
@@ -289,11 +295,11 @@ pub(super) fn coordinator_config(
     }
 }
 
-/// Runs a coordinator until it is asked to stop, `watched` where it is to be, `reloading` its configuration when it is asked to.
-/// `ready` is called once it listens, and told where it is watched.
+/// Runs a coordinator until it is asked to stop, `watched` and `traced` where it is to be, `reloading` its configuration
+/// when it is asked to. `ready` is called once it listens, and told where it is watched.
 pub(super) fn run_coordinator<T>(
     mut config: CoordinatorConfig,
-    watched: Option<Watched>,
+    (watched, traced): (Option<Watched>, Traced),
     reloading: Option<Reloading>,
     ready: impl FnOnce(&Coordinator, Option<SocketAddr>) -> T,
 ) -> ExitCode {
@@ -316,9 +322,12 @@ pub(super) fn run_coordinator<T>(
         Err(error) => return failed(&CoordinatorError::Start(error)),
     };
     let watched = watched.map(|watched| (watched, Arc::new(watched.metrics(config.rules.length))));
-    if let Some((_, metrics)) = &watched {
-        config.observer = Some(Arc::clone(metrics) as Arc<dyn Observer>);
-    }
+    let metrics = watched.as_ref().map(|(_, metrics)| metrics);
+    let exporting = match traced.start(&config.clock, metrics) {
+        Ok(exporting) => exporting,
+        Err(code) => return code,
+    };
+    config.observer = exporting.observer_beside(metrics);
     let manager = Arc::new(Manager::of_environment());
     let keeps = config.recovered.is_some();
     let ended = runtime.block_on(async {
@@ -337,6 +346,7 @@ pub(super) fn run_coordinator<T>(
         }
         manager.follow(&coordinator);
         let draining = Draining::attend(&coordinator, drain, Arc::clone(&manager), keeps);
+        tokio::spawn(output::tell_what_the_log_left_out());
         // What it returns lasts as long as the coordinator.
         let _ready = ready(&coordinator, watched_at);
         let stop = async {
@@ -349,6 +359,8 @@ pub(super) fn run_coordinator<T>(
     });
     // Whatever a task still waits for, the coordinator has ended.
     runtime.shutdown_background();
+    exporting.stop();
+    output::end_log();
     match ended {
         Ok(()) => ExitCode::Done,
         Err(code) => code,

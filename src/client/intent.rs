@@ -3,7 +3,9 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use crate::types::{IntentId, Micros, Path, RawClaim, RawExpect, RawIntent, RawMode, RawTarget, Time};
+use crate::types::{
+    IntentId, Micros, Path, RawClaim, RawExpect, RawIntent, RawMode, RawTarget, Time, TraceContext,
+};
 
 /// `secs` seconds.
 pub const fn secs(secs: u64) -> Duration {
@@ -176,6 +178,7 @@ pub struct Intent {
     pub(super) id: Option<IntentId>,
     pub(super) revision: bool,
     pub(super) note: String,
+    pub(super) trace: Option<TraceContext>,
     /// All but the id and the start.
     pub(super) raw: RawIntent,
 }
@@ -183,7 +186,8 @@ pub struct Intent {
 impl Intent {
     /// It starts as soon as the slot that decides it, or later by up to [`Intent::slack`].
     pub fn asap() -> Self {
-        Intent { start: None, id: None, revision: false, note: String::new(), raw: RawIntent::default() }
+        let (note, raw) = (String::new(), RawIntent::default());
+        Intent { start: None, id: None, revision: false, note, trace: None, raw }
     }
 
     /// It starts at `start`, or later by up to [`Intent::slack`].
@@ -284,6 +288,15 @@ impl Intent {
         self
     }
 
+    /// Where it stands in a trace: what the coordinator does for it is recorded there too, where that is sampled and the
+    /// coordinator exports traces. It decides nothing. With the feature `otlp` the span that is current where it is
+    /// declared stands in for it. [`TraceContext::parse`] reads one from headers or from the environment.
+    #[must_use]
+    pub fn trace_context(mut self, context: TraceContext) -> Self {
+        self.trace = Some(context);
+        self
+    }
+
     /// Its id, unique within the agent's name. Left out, a fresh one is drawn. To ask again after
     /// [`super::DeclareError::Unknown`], declare the same content under the id that it names.
     #[must_use]
@@ -302,7 +315,7 @@ impl Intent {
     /// A copy of what was read from somewhere else, under its own id.
     pub fn from_raw(raw: RawIntent) -> Self {
         let start = raw.start.map(|at| When::There(Time::from_us(at)));
-        Intent { start, id: Some(IntentId::new(raw.id)), revision: false, note: String::new(), raw }
+        Intent { start, id: Some(IntentId::new(raw.id)), raw, ..Intent::asap() }
     }
 }
 

@@ -69,6 +69,7 @@ pub(crate) mod private_file;
 mod quic;
 mod shared;
 mod system_clock;
+mod traced;
 mod tuning;
 
 use std::collections::VecDeque;
@@ -103,6 +104,7 @@ use crate::session::agent::{Bounds, Draft, Local, NotTaken, Reply};
 use crate::types::{Agent, IntentId, Micros, Time};
 use crate::wire::{Administer, DrainAsk, DrainOrder, DrainStands, Welcome};
 use shared::{Answered, Asked, Phase, Shared, State};
+use traced::DeclareSpan;
 
 /// What any span is cut to, so that it can be added to any instant.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -300,8 +302,9 @@ impl Client {
         let late = self.late(Duration::from_micros(intent.raw.wait));
         let id = intent.id.unwrap_or_else(|| self.shared().look(|state, _| state.fresh_id()));
         let start = self.start_of(&intent, id)?;
-        let draft = draft(intent, id, start.map(|(_, time)| time));
-        Ok(Box::new(Prepared { draft, kind, id, start, late }))
+        let mut draft = draft(intent, id, start.map(|(_, time)| time));
+        let span = DeclareSpan::begin(self.name(), id, &mut draft.trace);
+        Ok(Box::new(Prepared { draft, kind, id, start, late, span }))
     }
 
     /// Hands a declaration in; where it `waits`, once there is room for it.
@@ -566,6 +569,7 @@ struct Prepared {
     start: Option<(When, Time)>,
     /// Resolves when its answer is overdue.
     late: connector::Boxed<'static, ()>,
+    span: DeclareSpan,
 }
 
 impl Prepared {
@@ -580,7 +584,7 @@ impl Prepared {
         match state.declare(self.draft.clone(), self.kind, now) {
             Ok((request, answer)) => {
                 let undo = Undo { shared, request, id: self.id, kind: self.kind, answer };
-                Ok(Declared { undo, start: self.start, late: self.late })
+                Ok(Declared { undo, start: self.start, late: self.late, span: self.span })
             }
             Err(not_taken) => Err((self, not_taken)),
         }
@@ -592,10 +596,18 @@ struct Declared<'a> {
     undo: Undo<'a>,
     start: Option<(When, Time)>,
     late: connector::Boxed<'static, ()>,
+    span: DeclareSpan,
 }
 
 impl Declared<'_> {
     async fn answered(mut self) -> Result<(IntentId, Answered), DeclareError> {
+        let answered = self.answer().await;
+        self.span.end(&answered);
+        answered
+    }
+
+    /// Cancel safe: dropped, the declaration is undone with the rest of this.
+    async fn answer(&mut self) -> Result<(IntentId, Answered), DeclareError> {
         let Undo { shared, request, id, .. } = self.undo;
         tokio::select! {
             biased;
@@ -693,10 +705,10 @@ fn not_done(reply: Reply) -> RequestError {
 }
 
 fn draft(intent: Intent, id: IntentId, start: Option<Time>) -> Draft {
-    let Intent { revision, note, mut raw, .. } = intent;
+    let Intent { revision, note, trace, mut raw, .. } = intent;
     raw.id = id.number();
     raw.start = start.map(Time::as_us);
-    Draft { intent: raw, note, revision }
+    Draft { intent: raw, note, revision, trace }
 }
 
 type Asking = Result<(u64, tokio::sync::oneshot::Receiver<Answered>), NotTaken>;

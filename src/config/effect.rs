@@ -152,6 +152,11 @@ const KEYS: &[(&str, Effect, &[&str])] = &[
     ),
     // Threads ask for it as they begin.
     ("host", Effect::Restart, &["realtime", "lock_memory", "cores", "network_cores"]),
+    ("drain", Effect::Live, &["deadline"]),
+    ("log", Effect::Live, &["level"]),
+    // What is under way to a collector, and lines in another form, are begun with at the start.
+    ("log", Effect::Restart, &["format"]),
+    ("otlp", Effect::Restart, &["endpoint", "service", "timeout"]),
 ];
 
 /// Every key, as in `slot.length`, and when a change of it counts.
@@ -225,6 +230,8 @@ impl Config {
             Some("auth") => mode(self) == mode(after),
             Some("state") => self.state == after.state,
             Some("host") => self.host == after.host,
+            Some("log") => self.log.format == after.log.format,
+            Some("otlp") => self.otlp == after.otlp,
             _ => false,
         }
     }

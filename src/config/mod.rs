@@ -12,6 +12,8 @@ mod expression;
 mod frames;
 mod host;
 mod limits;
+mod log;
+mod otlp;
 mod patch;
 mod read;
 mod rights;
@@ -32,6 +34,8 @@ pub use effect::{Change, Effect, keys};
 pub use error::ConfigError;
 pub use expression::{Expression, ExpressionError, VARIABLES};
 pub use limits::{LimitRow, Limits};
+pub use log::{LEVEL_RULE, LogConfig, LogFormat, is_level};
+pub use otlp::{ENDPOINT_RULE, Endpoint, IS_BUILT as EXPORTS_TRACES, OtlpConfig, is_service};
 pub use size::{SIZE_RULE, parse_size, show_size};
 pub use state::{StateConfig, TextConfig};
 pub(crate) use tree::{
@@ -68,6 +72,8 @@ const SECTIONS: &[&str] = &[
     "limits",
     "host",
     "drain",
+    "log",
+    "otlp",
 ];
 
 /// A configuration in which every value has been checked.
@@ -98,6 +104,10 @@ pub struct Config {
     pub host: HostConfig,
     /// How long a drain waits for holders, unless its order says otherwise.
     pub drain_within: Micros,
+    /// What the daemon's log says, and how.
+    pub log: LogConfig,
+    /// Where the daemon's traces are sent to; nowhere, unless it is set.
+    pub otlp: Option<OtlpConfig>,
     /// What the values were read from, so that a later change builds on it.
     document: Table,
 }
@@ -118,6 +128,8 @@ impl Default for Config {
             limits: Limits::default(),
             host: HostConfig::default(),
             drain_within: bounds::DRAIN_WITHIN,
+            log: LogConfig::default(),
+            otlp: None,
             document: Table::default(),
         }
     }
@@ -222,6 +234,8 @@ fn check(root: &Node) -> Result<Config, Fault> {
         limits: sections.optional("limits", limits::limits)?.unwrap_or(default.limits),
         host: sections.optional("host", host::host)?.unwrap_or(default.host),
         drain_within: sections.optional("drain", daemon::drain)?.unwrap_or(default.drain_within),
+        log: sections.optional("log", log::log)?.unwrap_or(default.log),
+        otlp: sections.optional("otlp", otlp::otlp)?,
         document,
     })
 }

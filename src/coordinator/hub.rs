@@ -18,7 +18,7 @@ use crate::limits::{Limit, Reached};
 use crate::resolver::{AgentOp, Resolver, RulesChange, SlotOutcome, SystemOp};
 use crate::session::coordinator::{
     Admission, Bounds, ConnectionId, Denial, Door, Drained, Drains, Effect, HelloRefusal, Inbox, Origin,
-    Place, Reader, ReloadNote, Request, Rights, Room, Scope, SessionNotes, Sessions, Spans,
+    Place, Reader, ReloadNote, Request, Rights, Room, Scope, SessionNotes, Sessions, Spans, TracedDecision,
 };
 use crate::slot::{self, Asked, Closed, Refused, Turned};
 use crate::transport::{Outbox, SlotNews};
@@ -52,6 +52,8 @@ pub(crate) struct NextTerms {
     pub(crate) admission: Arc<dyn Admission>,
     pub(crate) bounds: Bounds,
     pub(crate) spans: Spans,
+    /// How long a drain waits for holders.
+    pub(crate) drain_within: Micros,
     /// How much a slot takes in.
     pub(crate) room: slot::Room,
 }
@@ -273,11 +275,12 @@ impl State {
     /// What was to hold from a time on holds, once that has come.
     fn keep_up(&mut self, now: Time) {
         let Some((_, terms)) = self.next.take_if(|(from, _)| now >= *from) else { return };
-        let NextTerms { rights, admission, bounds, spans, room: _ } = terms;
+        let NextTerms { rights, admission, bounds, spans, drain_within, room: _ } = terms;
         self.admission = admission;
         self.sessions.set_rights(rights);
         self.sessions.set_bounds(bounds);
         self.sessions.set_spans(spans);
+        self.sessions.set_drain_within(drain_within);
     }
 
     fn carry_out(&mut self, effects: Vec<Effect>) {
@@ -347,8 +350,13 @@ impl Publish<Origin> for Arc<Hub> {
         self.lock().sessions.notes(closed, outcome)
     }
 
-    fn publish(&mut self, closed: &Closed<Origin>, outcome: &SlotOutcome, resolver: &Resolver) {
-        let parts = {
+    fn publish(
+        &mut self,
+        closed: &Closed<Origin>,
+        outcome: &SlotOutcome,
+        resolver: &Resolver,
+    ) -> Vec<TracedDecision> {
+        let (parts, traced) = {
             let mut guard = self.lock();
             let state = &mut *guard;
             state.decided = (outcome.slot, outcome.at);
@@ -357,11 +365,12 @@ impl Publish<Origin> for Arc<Hub> {
             let mut send = |to: Place, message: &ToAgent| parts.add(&state.outboxes, to, message);
             state.sessions.publish_to(closed, outcome, resolver, &room, &mut send);
             self.follow_drain(state);
-            parts.parts
+            (parts.parts, state.sessions.take_traced())
         };
         for (outbox, news) in parts {
             outbox.send_slot(outcome.slot, news);
         }
+        traced
     }
 }
 

@@ -19,6 +19,7 @@
 //! ```
 
 mod connection;
+mod decision_log;
 mod doorstep;
 mod draining;
 mod gate;
@@ -27,7 +28,7 @@ mod hub;
 mod intake;
 mod listing;
 mod observer;
-mod pace;
+pub(crate) mod pace;
 mod peer_log;
 mod recovery;
 mod reload;
@@ -44,7 +45,7 @@ use std::sync::Arc;
 
 pub use draining::Drainer;
 pub use health::Health;
-pub use observer::{Decided, Departure, Observer, Punctuality, SlotReport};
+pub use observer::{Decided, Departure, Observer, Observers, Punctuality, SlotReport, Trace, TracedDecision};
 use quinn::{Endpoint, Incoming};
 pub(crate) use recovery::recover_with;
 pub use recovery::{Now, RecoveryError, Report, Restart, StartFrom, recover, rules_of};
@@ -261,6 +262,9 @@ impl Coordinator {
         };
         sessions.set_rights(rights);
         sessions.set_drain_within(drain_within);
+        if observer.as_ref().is_some_and(|observer| observer.follows_traces()) {
+            sessions = sessions.following_traces();
+        }
         let first = boot.as_ref().map(|boot| boot.slot.next());
         let intake = Arc::new(Intake::new(Arc::clone(&clock), rules.length, room, first));
         let health = health::Reporter::default();

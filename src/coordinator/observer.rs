@@ -1,8 +1,10 @@
 //! What the coordinator tells about its own work, for benches and metrics.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use crate::resolver::{Resolver, SlotBatch, SlotOutcome};
+pub use crate::session::coordinator::{Trace, TracedDecision};
 pub use crate::transport::Departure;
 use crate::types::{Micros, Slot, Time};
 
@@ -91,6 +93,8 @@ pub struct Decided<'a> {
     pub outcome: &'a SlotOutcome,
     /// How things stand after it.
     pub resolver: &'a Resolver,
+    /// Which of the decisions are about intents in traces, for whom follows these.
+    pub traced: &'a [TracedDecision],
 }
 
 /// Watches the coordinator at work.
@@ -116,6 +120,37 @@ pub trait Observer: Debug + Send + Sync {
 
     /// The kernel had no room for a datagram; it is sent once there is.
     fn socket_full(&self) {}
+
+    /// Whether it is to be told which decisions are about intents in traces: asked once, before the start.
+    fn follows_traces(&self) -> bool {
+        false
+    }
+}
+
+/// Several observers, told one after the other.
+#[derive(Debug)]
+pub struct Observers(pub Vec<Arc<dyn Observer>>);
+
+impl Observer for Observers {
+    fn slot_done(&self, report: &SlotReport) {
+        self.0.iter().for_each(|observer| observer.slot_done(report));
+    }
+
+    fn slot_decided(&self, report: &SlotReport, decided: &Decided<'_>) {
+        self.0.iter().for_each(|observer| observer.slot_decided(report, decided));
+    }
+
+    fn departed(&self, departure: &Departure) {
+        self.0.iter().for_each(|observer| observer.departed(departure));
+    }
+
+    fn socket_full(&self) {
+        self.0.iter().for_each(|observer| observer.socket_full());
+    }
+
+    fn follows_traces(&self) -> bool {
+        self.0.iter().any(|observer| observer.follows_traces())
+    }
 }
 
 #[cfg(test)]

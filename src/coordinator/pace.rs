@@ -5,25 +5,25 @@ use crate::types::{Micros, Time};
 /// What has been let through at a rate, as one instant: that at which all of it would be through, had it come
 /// evenly. It takes no memory for what has come, and none at all of those who keep to their rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     through: Time,
 }
 
 /// So many within a span of time, all of which may come at once.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rate {
+pub(crate) struct Rate {
     count: u64,
     within: Micros,
 }
 
 impl Rate {
     /// At least one within `within`.
-    pub(super) fn new(count: u64, within: Micros) -> Self {
+    pub(crate) fn new(count: u64, within: Micros) -> Self {
         Rate { count: count.max(1), within }
     }
 
     /// At least one a second.
-    pub(super) fn a_second(count: u64) -> Self {
+    pub(crate) fn a_second(count: u64) -> Self {
         Rate::new(count, Micros::from_secs(1))
     }
 
@@ -36,7 +36,7 @@ impl Rate {
 
 impl Pace {
     /// Lets one more through, where the rate has room for it.
-    pub(super) fn lets_through(&mut self, now: Time, rate: Rate) -> bool {
+    pub(crate) fn lets_through(&mut self, now: Time, rate: Rate) -> bool {
         let through = self.with(now, rate, 1);
         let fits = through.since(now) <= rate.within;
         if fits {
@@ -46,7 +46,7 @@ impl Pace {
     }
 
     /// Counts `count` that have come already, and says how long to take in no more for it.
-    pub(super) fn charge(&mut self, now: Time, rate: Rate, count: u64) -> Micros {
+    pub(crate) fn charge(&mut self, now: Time, rate: Rate, count: u64) -> Micros {
         let through = self.with(now, rate, count);
         self.through = through;
         through.since(now.after(rate.within))
@@ -58,7 +58,7 @@ impl Pace {
     }
 
     /// Whether nothing that has come counts any more: a new one would do the same.
-    pub(super) fn is_at_rest(&self, now: Time) -> bool {
+    pub(crate) fn is_at_rest(&self, now: Time) -> bool {
         self.through <= now
     }
 }

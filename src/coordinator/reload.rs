@@ -17,7 +17,7 @@ use crate::resolver::{CapacityView, Resolver, RulesChange};
 use crate::session::coordinator::{Admission, ReloadNote, Rights, Spans};
 use crate::slot::Refused;
 use crate::transport::{Access, Connections, Identity, IdentityError, transport};
-use crate::types::{Slot, Time};
+use crate::types::{Micros, Slot, Time};
 
 /// All that takes the place of what a coordinator runs with.
 #[derive(Debug)]
@@ -34,6 +34,8 @@ pub struct Reload {
     pub rights: Arc<Rights>,
     /// The check of what may be asked for, after that.
     pub admission: Arc<dyn Admission>,
+    /// How long a drain waits for holders, unless its order says otherwise.
+    pub drain_within: Micros,
     /// How much is taken in.
     pub limits: Limits,
     /// What the record says of it: who asked for it, and what changes.
@@ -172,10 +174,11 @@ impl Reloader {
     /// # Errors
     /// [`ReloadError`]; then nothing has changed.
     pub fn reload(&self, reload: Reload) -> Result<Reloaded, ReloadError> {
-        let Reload { identity, access, rules, spans, rights, admission, limits, told } = reload;
+        let Reload { identity, access, rules, spans, rights, admission, drain_within, limits, told } = reload;
         let crypto = identity.into_crypto(&access)?;
         let connections = Connections { lanes: limits.lanes, idle: limits.idle_timeout, tuning: self.tuning };
-        let terms = NextTerms { rights, admission, bounds: bounds(&limits), spans, room: room(&limits) };
+        let (bounds, room) = (bounds(&limits), room(&limits));
+        let terms = NextTerms { rights, admission, bounds, spans, drain_within, room };
         let (server, hub, clock) = (&self.server, &self.server.hub, &self.server.hub.clock);
         let (has_rules, note) = (rules.is_some(), told.note(clock.now(), None));
         let (slot, end) = hub.change_terms(rules, terms, note).map_err(ReloadError::Refused)?;

@@ -9,6 +9,7 @@ use std::{fmt, io, thread};
 
 use tokio::sync::oneshot;
 
+use super::decision_log;
 use super::health::{Health, Reporter};
 use super::intake::{Intake, Step};
 use super::observer::{Decided, Observer, Punctuality, SlotReport};
@@ -17,7 +18,7 @@ use crate::clock::Clock;
 use crate::host::{HostConfig, Role};
 use crate::resolver::invariants::{Breach, InvariantCheck};
 use crate::resolver::{Resolver, SlotOutcome, SystemOp};
-use crate::session::coordinator::SessionNotes;
+use crate::session::coordinator::{SessionNotes, TracedDecision};
 use crate::slot::Closed;
 use crate::types::{Slot, Time};
 
@@ -26,8 +27,14 @@ pub(crate) trait Publish<O>: Send {
     /// What the slot's record says of those who asked.
     fn notes(&mut self, closed: &Closed<O>, outcome: &SlotOutcome) -> SessionNotes;
 
-    /// Publishes what was decided in the slot `closed`; `resolver` is how things stand after it.
-    fn publish(&mut self, closed: &Closed<O>, outcome: &SlotOutcome, resolver: &Resolver);
+    /// Publishes what was decided in the slot `closed`; `resolver` is how things stand after it. Returns what of it is
+    /// about intents in traces.
+    fn publish(
+        &mut self,
+        closed: &Closed<O>,
+        outcome: &SlotOutcome,
+        resolver: &Resolver,
+    ) -> Vec<TracedDecision>;
 }
 
 /// Why the slot loop ended before it was told to.
@@ -144,7 +151,7 @@ impl<O: Clone, P: Publish<O>> SlotLoop<O, P> {
         let notes = self.publisher.notes(slot, &outcome);
         committed(self.journal.append(SlotEntry { batch, outcome: &outcome, notes: &notes }))?;
         let persisted = self.clock.now();
-        self.publisher.publish(slot, &outcome, &self.resolver);
+        let traced = self.publisher.publish(slot, &outcome, &self.resolver);
         let published = self.clock.now();
         let punctuality = Punctuality::of(outcome.at, self.resolver.rules().length, woken, published);
         let report = SlotReport {
@@ -161,8 +168,11 @@ impl<O: Clone, P: Publish<O>> SlotLoop<O, P> {
         };
         if let Some(observer) = &self.observer {
             observer.slot_done(&report);
-            observer.slot_decided(&report, &Decided { batch, outcome: &outcome, resolver: &self.resolver });
+            let resolver = &self.resolver;
+            let decided = Decided { batch, outcome: &outcome, resolver, traced: &traced };
+            observer.slot_decided(&report, &decided);
         }
+        decision_log::tell(&outcome);
         Ok(())
     }
 }
@@ -199,9 +209,15 @@ mod tests {
             SessionNotes::default()
         }
 
-        fn publish(&mut self, Closed { origins, .. }: &Closed<u64>, outcome: &SlotOutcome, _: &Resolver) {
+        fn publish(
+            &mut self,
+            Closed { origins, .. }: &Closed<u64>,
+            outcome: &SlotOutcome,
+            _: &Resolver,
+        ) -> Vec<TracedDecision> {
             assert!(!origins.contains(&666), "a planted fault: the panic message above is expected");
             self.0.send((outcome.slot.number(), origins.clone())).unwrap();
+            Vec::new()
         }
     }
 

@@ -90,6 +90,8 @@ limits! {
     PeerLines = "peer_lines",
     /// Capacities that are set at run time.
     CapacitiesSet = "capacities_set",
+    /// Intents that are followed for traces.
+    Traces = "traces",
 }
 
 impl Limit {

@@ -275,7 +275,7 @@ impl Work {
                 intent.wait = self.dice.below(4) * self.dice.below(1_500_000);
             }
         }
-        Draft { intent, note: "sim".to_owned(), revision: false }
+        Draft { intent, note: "sim".to_owned(), ..Draft::default() }
     }
 
     fn claim(&mut self, hold: bool) -> RawClaim {

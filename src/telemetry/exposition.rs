@@ -94,6 +94,13 @@ impl Collector for Scrape {
         self.agents(&mut to)?;
         self.operator(&mut to)?;
         self.journal(&mut to)?;
+        let spans = self.metrics.spans().iter();
+        to.counts(
+            "preclaim_spans",
+            "Spans that were made: taken by the collector (sent), refused by it (refused), or without room or an answer in \
+             time (left_out)",
+            spans.map(|(fate, count)| (Some([("result", fate)]), count)),
+        )?;
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         to.gauge("preclaim_build_info", "Always 1; its label says what runs", &[(Some(version), 1.0)])
     }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::contention::{Contention, Heat, OfPair, OnPath};
 use super::counts::Counts;
 use super::recent::Recent;
+use super::spans::SpanCounts;
 use super::web::Feed;
 use crate::audit::{Progress, Written};
 use crate::coordinator::{Decided, Departure, Observer, SlotReport};
@@ -22,6 +23,7 @@ pub struct Metrics {
     contention: Mutex<Contention>,
     journal: OnceLock<Arc<dyn Progress>>,
     behind: Behind,
+    spans: Arc<SpanCounts>,
     /// What was decided lately, where that is kept.
     feed: Option<Arc<Feed>>,
     has_page: bool,
@@ -37,6 +39,7 @@ impl Metrics {
             contention: Mutex::default(),
             journal: OnceLock::new(),
             behind: Behind::default(),
+            spans: Arc::default(),
             feed: None,
             has_page: false,
         }
@@ -52,6 +55,11 @@ impl Metrics {
     #[must_use]
     pub fn with_decisions(self) -> Self {
         Metrics { feed: Some(Arc::default()), ..self }
+    }
+
+    /// What becomes of spans, for whoever exports some.
+    pub fn spans(&self) -> &Arc<SpanCounts> {
+        &self.spans
     }
 
     /// Whether there is a page.

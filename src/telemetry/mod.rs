@@ -18,6 +18,7 @@ mod leave;
 mod metrics;
 mod page;
 mod recent;
+mod spans;
 #[cfg(test)]
 mod tests;
 mod web;
@@ -35,6 +36,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 pub use metrics::Metrics;
+pub use spans::SpanCounts;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 

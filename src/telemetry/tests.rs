@@ -76,7 +76,7 @@ impl Script {
             punctuality: Punctuality::OnTime,
         };
         self.metrics.slot_done(&report);
-        let decided = Decided { batch, outcome: &outcome, resolver: &self.resolver };
+        let decided = Decided { batch, outcome: &outcome, resolver: &self.resolver, traced: &[] };
         self.metrics.slot_decided(&report, &decided);
     }
 
@@ -116,7 +116,7 @@ fn a_slot_is_counted_by_how_it_kept_its_time_and_its_phases_are_added_up() {
     let mut report = script.metrics.recent()[0];
     let batch = SlotBatch::empty(Slot::new(7));
     let outcome = crate::resolver::SlotOutcome::empty(Slot::new(7), Time::from_us(80_000));
-    let decided = Decided { batch: &batch, outcome: &outcome, resolver: &script.resolver };
+    let decided = Decided { batch: &batch, outcome: &outcome, resolver: &script.resolver, traced: &[] };
     for punctuality in [Punctuality::Late, Punctuality::CaughtUp, Punctuality::CaughtUp] {
         report.punctuality = punctuality;
         script.metrics.slot_decided(&report, &decided);

@@ -85,6 +85,25 @@ pub enum Verdict {
     },
 }
 
+impl Verdict {
+    /// What it is, in a word.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Verdict::Granted { .. } => "granted",
+            Verdict::Moved { .. } => "moved",
+            Verdict::Conflict(Conflict { is_final: false, .. }) => "waiting",
+            Verdict::Conflict(_) => "conflict",
+            Verdict::Stale { .. } => "stale",
+            Verdict::Rejected { .. } => "rejected",
+            Verdict::Released { .. } | Verdict::ReleasedUnknown => "released",
+            Verdict::Renewed { .. } => "renewed",
+            Verdict::RenewDenied(_) => "renew_denied",
+            Verdict::Expired { .. } => "expired",
+            Verdict::Revoked { .. } => "revoked",
+        }
+    }
+}
+
 /// Why an intent cannot be placed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conflict {

@@ -15,6 +15,7 @@ mod path;
 mod raw;
 mod shape;
 mod time;
+mod trace_context;
 
 pub use decision::{Blocker, Conflict, Contested, Decision, Reason, RenewDenial, Verdict};
 pub use fence::{Fence, NoFence};
@@ -25,6 +26,7 @@ pub use path::Path;
 pub use raw::{Invalid, PATH_RULE, RawClaim, RawExpect, RawIntent, RawMode, RawTarget};
 pub use shape::{HeightRange, Outline, Point, Shape};
 pub use time::{Micros, Slot, Time, Window};
+pub use trace_context::TraceContext;
 
 /// A region: a shape in a coordinate frame. To path claims it is a node just below its frame.
 #[derive(Clone, Debug, PartialEq, Eq)]

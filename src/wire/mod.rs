@@ -21,6 +21,7 @@ mod frame;
 mod listing;
 mod message;
 mod rights;
+mod trace_context;
 
 pub use answer::{Answer, Blocker, Conflict, ContestedNews, Holding, Refusal, Verdict};
 pub use bearer::Bearer;

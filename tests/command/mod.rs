@@ -40,6 +40,10 @@ impl Runtime {
             "PRECLAIM_LOG",
             "PRECLAIM_WATCHING",
             "NO_COLOR",
+            "TRACEPARENT",
+            "TRACESTATE",
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
         ] {
             command.env_remove(name);
         }

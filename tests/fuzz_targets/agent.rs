@@ -67,7 +67,7 @@ impl World {
             3 | 4 => {
                 let (revision, note) = (script.is_so(), String::new());
                 let intent = declaring::intent(script, id.number(), self.now);
-                let asked = self.session.declare(Draft { intent, note, revision }, now);
+                let asked = self.session.declare(Draft { intent, note, revision, ..Draft::default() }, now);
                 self.asked.extend(asked);
             }
             5 => self.asked.extend(self.session.release(id)),

@@ -1,7 +1,7 @@
 //! Frames, and the messages in them.
 
 use preclaim::limits;
-use preclaim::types::RawIntent;
+use preclaim::types::{RawIntent, TraceContext};
 use preclaim::wire::{
     DecodeError, Frame, FrameError, FrameReader, Standing, ToAgent, ToCoordinator, raw_intent,
 };
@@ -89,7 +89,14 @@ fn look_at(message: &ToCoordinator) {
         }
         ToCoordinator::Declare(declare) => {
             assert!(declare.batch.len() <= limits::BATCH);
-            declare.batch.iter().for_each(|declaration| intent(&declaration.intent));
+            declare.batch.iter().for_each(|declaration| {
+                intent(&declaration.intent);
+                if let Some(context) = declaration.trace_context() {
+                    assert!(context.state().len() <= limits::TRACESTATE_BYTES);
+                    let again = TraceContext::parse(&context.to_string(), context.state());
+                    assert_eq!(again, Some(context), "it is written as it was read");
+                }
+            });
         }
         ToCoordinator::List(list) => {
             let asked = list.standings().ok().flatten();

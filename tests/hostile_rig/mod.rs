@@ -61,7 +61,7 @@ impl House {
         private::write(&home.path().join("key.pem"), &made.signing_key.serialize_pem());
         prepare(&home);
         let text = format!(
-            "[listen]\naddr = \"127.0.0.1:0\"\n[metrics]\naddr = \"127.0.0.1:0\"\n\
+            "[log]\nformat = \"pretty\"\n[listen]\naddr = \"127.0.0.1:0\"\n[metrics]\naddr = \"127.0.0.1:0\"\n\
              [tls]\ncert = \"cert.pem\"\nkey = \"key.pem\"\n[auth]\n{auth}\n\
              [state]\ndir = \"state\"\ndurability = \"none\"\nsegment_size = \"1MiB\"\n[limits]\n{limits}\n"
         );

@@ -85,6 +85,7 @@ impl Reloading {
                 spans: (&config.rules).into(),
                 rights: Arc::new(config.rights.clone()),
                 admission: Arc::new(Feasibility::new(config.frames.clone())),
+                drain_within: config.drain_within,
                 limits: config.limits.clone(),
                 told: told(&changes),
             };
@@ -92,6 +93,10 @@ impl Reloading {
         });
         let reloaded = reloaded.map_err(|why| refuse(Refused { why, changes: changes.clone() }))?;
         // It counts from here on, and what this process itself takes from a configuration is taken here too.
+        if config.log.level != in_force.log.level {
+            // A level that is none was not read; where the environment says another, that stays.
+            let _ = output::set_log_level(&config.log.level);
+        }
         *in_force = config;
         reloaded.over.iter().for_each(warn_of_too_small);
         Ok(line(&changes, &reloaded, &set))

@@ -31,7 +31,7 @@ pub use event::{Event, Loss, News, Reply};
 pub use held::{Held, Terms, stop};
 
 use crate::limits;
-use crate::types::{IntentId, Micros, RawIntent, Slot, Time};
+use crate::types::{IntentId, Micros, RawIntent, Slot, Time, TraceContext};
 use crate::wire::{
     Administer, Bearer, Bye, ClockPing, ClockPong, CloseCode, Degradations, Hello, Role, SetCapacity,
     ToAgent, ToCoordinator, VERSIONS, Welcome,
@@ -105,6 +105,16 @@ pub struct Draft {
     pub note: String,
     /// Whether it takes the place of what its id stands for.
     pub revision: bool,
+    /// Where it stands in a trace; it is no part of its content.
+    pub trace: Option<TraceContext>,
+}
+
+impl Draft {
+    /// Whether it asks for the same: the coordinator takes one for a repeat of the other.
+    pub(super) fn asks_the_same(&self, other: &Draft) -> bool {
+        let Draft { intent, note, revision, trace: _ } = self;
+        *intent == other.intent && *note == other.note && *revision == other.revision
+    }
 }
 
 /// Why a command was not taken; nothing was sent.
@@ -338,7 +348,7 @@ impl AgentSession {
     ///
     /// # Errors
     /// Where it was not taken; nothing was sent.
-    pub fn declare(&mut self, draft: Draft, now: Local) -> Result<u64, NotTaken> {
+    pub fn declare(&mut self, mut draft: Draft, now: Local) -> Result<u64, NotTaken> {
         self.may_declare(&draft)?;
         self.now = now;
         let id = IntentId::new(draft.intent.id);
@@ -352,7 +362,7 @@ impl AgentSession {
         if self.declared.len() >= undecided.min(limits::REQUESTS) {
             return Err(NotTaken::Full);
         }
-        let bytes = pending::size(&draft).ok_or(NotTaken::TooLarge)?;
+        let bytes = pending::fit(&mut draft).ok_or(NotTaken::TooLarge)?;
         let request = self.ask(Ask::declare(id, draft, bytes));
         self.declared.insert(id, request);
         Ok(request)

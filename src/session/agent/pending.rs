@@ -85,13 +85,24 @@ impl Ask {
 }
 
 fn declaration(request: u64, draft: Draft) -> ToCoordinator {
-    let Draft { intent, note, revision } = draft;
+    let Draft { intent, note, revision, trace } = draft;
     let declaration = Declaration { request, revision, intent, note, extensions: Extensions::NONE };
+    let declaration = match &trace {
+        Some(context) => declaration.in_trace(context),
+        None => declaration,
+    };
     Declare { batch: vec![declaration] }.into()
 }
 
-/// Bytes of a declaration's frame, where it fits in one.
-pub(super) fn size(draft: &Draft) -> Option<usize> {
+/// Bytes of a declaration's frame, where it fits in one: without where it stands in a trace, if need be.
+pub(super) fn fit(draft: &mut Draft) -> Option<usize> {
+    size(draft).or_else(|| {
+        draft.trace.take()?;
+        size(draft)
+    })
+}
+
+fn size(draft: &Draft) -> Option<usize> {
     let mut frame = Vec::new();
     declaration(1, draft.clone()).encode(&mut frame).ok()?;
     Some(frame.len())
@@ -130,7 +141,7 @@ impl AgentSession {
     pub(super) fn claim_again(&mut self, request: u64, draft: &Draft) -> Option<u64> {
         match &mut self.pending.get_mut(&request)?.ask {
             Ask::Declare { draft: known, claimed, abandoned: false, .. }
-                if !*claimed && **known == *draft =>
+                if !*claimed && known.asks_the_same(draft) =>
             {
                 *claimed = true;
                 Some(request)

@@ -167,6 +167,23 @@ fn conflict(is_final: bool) -> Verdict {
 }
 
 #[test]
+fn where_a_declaration_stands_in_a_trace_travels_beside_it_where_there_is_room() {
+    let mut bench = Bench::up();
+    let context = TraceContext::new(7, 9, true).unwrap().with_state("a=b");
+    let mut told = |id, note: usize| {
+        let trace = Some(context.clone());
+        let draft = Draft { trace, note: "x".repeat(note), ..draft(id, false) };
+        bench.session.declare(draft, bench.now).map(|_| match bench.sent() {
+            ToCoordinator::Declare(declare) => declare.batch[0].trace_context(),
+            other => panic!("{other:?}"),
+        })
+    };
+    assert_eq!(told(1, 0), Ok(Some(context.clone())));
+    let full = (1..limits::FRAME_BYTES).rev().find(|note| told(1_000 + *note as u64, *note).is_ok());
+    assert_eq!(told(2, full.unwrap()), Ok(None), "it goes without");
+}
+
+#[test]
 fn the_hello_is_the_first_message_and_nothing_is_declared_before_the_welcome() {
     let mut session = AgentSession::new(identity());
     session.declare(draft(1, false), Local::default()).unwrap();

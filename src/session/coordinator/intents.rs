@@ -18,6 +18,7 @@ use super::bounding::{Bounding, EndedBoundings};
 use super::crowd::{Crowd, Windows};
 use super::notes::LiveGrant;
 use super::priority::Priority;
+use super::traces::Trace;
 use super::{Ask, Bounds, ConnectionId, LaneId, Origin, Place, notes};
 use crate::limits::{self, Limit};
 use crate::slot::Rank;
@@ -61,6 +62,8 @@ pub(super) struct Route {
     revising: Option<Arc<Bounding>>,
     /// What was paid for something that has had nothing of it yet.
     unspent: Cost,
+    /// Where it stands in a trace, as it was last declared in one.
+    pub(super) trace: Option<Arc<Trace>>,
 }
 
 /// What becomes of payments by what was decided.
@@ -225,6 +228,7 @@ impl Intents {
                 bounding,
                 revising: None,
                 unspent: Cost::default(),
+                trace: None,
             };
             name.routes.insert(key.id, route);
         }

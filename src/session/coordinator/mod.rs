@@ -28,6 +28,7 @@ mod rights;
 mod standing;
 #[cfg(test)]
 mod tests;
+mod traces;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -50,6 +51,7 @@ pub use requests::{Door, Drained, Inbox, Refusals, Request};
 pub use rights::{
     Asked, Forbidden, ForbiddenBy, Judged, Modes, NamePattern, PathPattern, Rights, Rule, What,
 };
+pub use traces::{Trace, TracedDecision};
 pub use watch::Room;
 
 use self::allowance::{Cost, Purses};
@@ -135,6 +137,7 @@ enum Ask {
         claims: Arc<[Claim]>,
         load: Option<intents::Load>,
         bounding: Option<Arc<Bounding>>,
+        trace: Option<Arc<Trace>>,
     },
     /// A declaration or revision with a value outside its range, and what it may be.
     Invalid { hint: &'static str },
@@ -161,6 +164,13 @@ impl Ask {
     fn bind(&mut self, adds: Option<intents::Load>, bound: Option<Arc<Bounding>>) {
         if let Ask::Declare { load, bounding, .. } = self {
             (*load, *bounding) = (adds, bound);
+        }
+    }
+
+    /// It is followed from here on, where it is a declaration whose values are right.
+    fn follow(&mut self, followed: Arc<Trace>) {
+        if let Ask::Declare { trace, .. } = self {
+            *trace = Some(followed);
         }
     }
 }
@@ -271,6 +281,7 @@ pub struct Sessions {
     forbidding: Forbidding,
     lowered: Lowered,
     operating: operating::Operating,
+    traces: traces::Traces,
 }
 
 /// Who is on a connection.
@@ -320,7 +331,20 @@ impl Sessions {
             forbidding: Forbidding::default(),
             lowered: Lowered::default(),
             operating: operating::Operating::default(),
+            traces: traces::Traces::default(),
         }
+    }
+
+    /// Somebody follows traces: see [`Sessions::take_traced`].
+    #[must_use]
+    pub fn following_traces(mut self) -> Self {
+        self.traces.follow();
+        self
+    }
+
+    /// The decisions of the slot that was published last about intents whose traces are followed.
+    pub fn take_traced(&mut self) -> Vec<TracedDecision> {
+        self.traces.take_decisions()
     }
 
     /// From here on these rights hold. What was taken in before stays.

@@ -62,6 +62,7 @@ impl Sessions {
             if let Some(origin) = origin.filter(|_| self.intents.is_new_grant(decision)) {
                 self.intents.take_at_once(&decision.key.agent, origin);
             }
+            self.trace(at, decision, origin);
             self.tell(decision, origin, when, resolver, room, send);
             self.intents.follow(decision, goes_on, &is_lease);
         }
@@ -77,6 +78,21 @@ impl Sessions {
         self.tell_administrators(closed, outcome, send);
         for (path, place, request) in capacities_set_in(closed).filter(|(_, place, _)| self.is_live(*place)) {
             send(place, &capacity_answer(path, request, outcome, resolver).into());
+        }
+    }
+
+    /// Notes the decision at index `at` for those who follow its intent's trace.
+    fn trace(&mut self, at: usize, decision: &Decision, origin: Option<&Origin>) {
+        if !self.traces.is_followed() {
+            return;
+        }
+        let own = match origin {
+            Some(Origin { ask: Ask::Declare { trace, .. }, .. }) => trace.as_ref(),
+            _ => None,
+        };
+        let standing = || self.intents.route(&decision.key.agent, decision.key.id)?.trace.as_ref();
+        if let Some(trace) = own.or_else(standing).map(Arc::clone) {
+            self.traces.decided(at, trace);
         }
     }
 

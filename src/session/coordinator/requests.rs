@@ -7,11 +7,12 @@ use super::forbidding::Attempt;
 use super::intents::{OverLimit, Wanted};
 use super::priority::Caps;
 use super::rights::{Asked as AskedAt, Forbidden};
+use super::traces::NoRoom;
 use super::{Admission, Ask, Denial, Effect, Member, Origin, Place, Sessions, Terms};
 use crate::limits::{self, Limit};
 use crate::resolver::{AgentOp, SystemOp};
 use crate::slot::{Asked, Rank, Refused, Turned};
-use crate::types::{Agent, IntentId, Invalid, Micros, Slot, Time};
+use crate::types::{Agent, IntentId, Invalid, Micros, Slot, Time, TraceContext};
 use crate::wire::{
     Administer, Answer, Declaration, DrainAsk, Extensions, Refusal, Release, Renew, SetCapacity, ToAgent,
     ToCoordinator, Verdict, Watch,
@@ -132,6 +133,8 @@ struct Message {
     revision: bool,
     op: AgentOp,
     ask: Ask,
+    /// Where it stands in a trace that is recorded.
+    trace: Option<Box<TraceContext>>,
 }
 
 /// A message that does not reach the core.
@@ -269,6 +272,12 @@ impl Sessions {
             self.pay_for(agent, bounding, door.now);
         }
         message.ask.bind(load, bounding);
+        if let Some(context) = message.trace.take() {
+            match self.traces.take_in(*context) {
+                Ok(trace) => trace.into_iter().for_each(|trace| message.ask.follow(trace)),
+                Err(NoRoom) => self.reached.note(Limit::Traces),
+            }
+        }
         Ok(rank)
     }
 
@@ -511,11 +520,12 @@ fn checked<T>(said: Result<T, &'static str>, extensions: &Extensions, known: u16
 }
 
 fn of_plain(request: u64, op: AgentOp, extensions: &Extensions) -> Result<Message, Denied> {
-    let message = Message { id: op.id(), request, revision: false, op, ask: Ask::Other };
+    let message = Message { id: op.id(), request, revision: false, op, ask: Ask::Other, trace: None };
     understood(message, extensions)
 }
 
 fn of_declaration(declaration: Declaration) -> Result<Message, Denied> {
+    let trace = declaration.trace_context().filter(TraceContext::is_sampled).map(Box::new);
     let Declaration { request, revision, intent, note, extensions } = declaration;
     let id = IntentId::new(intent.id);
     // A note decides nothing, so it is no input of the core: a wrong one is answered here.
@@ -526,8 +536,8 @@ fn of_declaration(declaration: Declaration) -> Result<Message, Denied> {
     let (op, ask) = match intent.parse() {
         Ok(intent) => {
             let note = note.as_str().into();
-            let ask =
-                Ask::Declare { id, note, claims: Arc::clone(&intent.claims), load: None, bounding: None };
+            let claims = Arc::clone(&intent.claims);
+            let ask = Ask::Declare { id, note, claims, load: None, bounding: None, trace: None };
             (if revision { AgentOp::Revise(intent) } else { AgentOp::Declare(intent) }, ask)
         }
         Err(why) => {
@@ -535,7 +545,7 @@ fn of_declaration(declaration: Declaration) -> Result<Message, Denied> {
             (AgentOp::Invalid { revision, raw: Arc::new(intent), why }, ask)
         }
     };
-    understood(Message { id, request, revision, op, ask }, &extensions)
+    understood(Message { id, request, revision, op, ask, trace }, &extensions)
 }
 
 fn check_note(note: &str) -> Result<(), Invalid> {

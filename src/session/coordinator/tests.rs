@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::resolver::{AgentOp, Resolver, Rules, SystemOp};
 use crate::slot::{Asked, Collector, Refused, Turned};
-use crate::types::{IntentKey, RawClaim, RawIntent, RawMode, RawTarget, Token};
+use crate::types::{self, Decision, IntentKey, RawClaim, RawIntent, RawMode, RawTarget, Token, TraceContext};
 use crate::wire::{Declaration, Declare, Extensions, Hello, Release, Renew, Role, Verdict};
 
 const LENGTH: Micros = Micros::from_ms(10);
@@ -148,7 +148,7 @@ impl World {
         };
         let collector = Collector::new(LENGTH, Slot::new(0), Time::ZERO, room);
         World {
-            sessions: Sessions::new(terms),
+            sessions: Sessions::new(terms).following_traces(),
             queue: Queue(RefCell::new(collector), Time::ZERO),
             resolver: Resolver::new(Rules {
                 retention: Micros::from_ms(25),
@@ -184,6 +184,8 @@ impl World {
                 self.ask(which, lane, |sessions, place, request, door| {
                     let declaration =
                         Declaration { request, revision, intent: intent.clone(), ..Declaration::default() };
+                    let context = TraceContext::new(7, request, true).unwrap();
+                    let declaration = declaration.in_trace(&context);
                     sessions.message(place, Declare { batch: vec![declaration] }.into(), door)
                 });
             }
@@ -272,7 +274,22 @@ impl World {
             let outcome = self.resolver.resolve(&closed.batch);
             let effects = self.sessions.publish(&closed, &outcome, &self.resolver, &AlwaysRoom);
             self.follow(effects);
+            self.check_traces(&outcome.decisions);
             self.check(outcome.at);
+        }
+    }
+
+    /// All were declared in a trace, so what is decided of them without a word of theirs is in it too; but for the end of
+    /// what was released in the same slot, of which nobody is told.
+    fn check_traces(&mut self, decisions: &[Decision]) {
+        let traced = self.sessions.take_traced();
+        let traced: BTreeSet<usize> = traced.iter().map(|traced| traced.decision).collect();
+        for (at, decision) in decisions.iter().enumerate().filter(|(_, it)| it.answers.is_none()) {
+            let is_release = |before: &Decision| {
+                before.key == decision.key && matches!(before.verdict, types::Verdict::Released { .. })
+            };
+            let is_over = decisions[..at].iter().any(is_release);
+            assert!(is_over || traced.contains(&at), "{decision:?} among {decisions:#?}");
         }
     }
 
@@ -306,6 +323,7 @@ proptest! {
         world.pass(Micros::from_secs(2));
         prop_assert!(world.owed.is_empty());
         prop_assert_eq!(world.sessions.intents.tables(), (BTreeMap::new(), BTreeSet::new()));
+        prop_assert_eq!(world.sessions.traces.followed(), 0);
     }
 }
 

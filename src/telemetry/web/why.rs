@@ -510,7 +510,8 @@ mod tests {
                 decisions: outcome.decisions.len(),
                 punctuality: Punctuality::OnTime,
             };
-            self.feed.slot(&report, &Decided { batch, outcome: &outcome, resolver: &self.resolver });
+            self.feed
+                .slot(&report, &Decided { batch, outcome: &outcome, resolver: &self.resolver, traced: &[] });
             self.log.push(Record {
                 inputs: batch.inputs().iter().map(StoredInput::from).collect(),
                 decisions: outcome.decisions.clone(),

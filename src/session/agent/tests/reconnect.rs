@@ -234,7 +234,12 @@ fn a_declaration_that_was_given_up_is_no_grant_until_it_is_asked_for_again() {
         bench.session.declare(Draft { note: "another".into(), ..draft(1, false) }, bench.now),
         Err(NotTaken::IdBusy)
     );
-    assert_eq!(bench.session.declare(draft(1, false), bench.now), Ok(request), "the same goes on");
+    let elsewhere = TraceContext::new(1, 2, true);
+    assert_eq!(
+        bench.session.declare(Draft { trace: elsewhere, ..draft(1, false) }, bench.now),
+        Ok(request),
+        "the same goes on, wherever it stands in a trace"
+    );
     assert!(bench.session.give_up(request));
     let (start, end) = (bench.coordinator(), bench.coordinator().after(Micros::from_secs(1)));
     let verdict = Verdict::Granted { start, end, token: Token::new(4) };

@@ -97,7 +97,7 @@ impl OfName {
     /// A declaration or revision that the core took in; see [`Intents::bind`]. It adds to the counts what it added on
     /// its way.
     pub(super) fn bind(&mut self, totals: &mut Totals, origin: &Origin, place: Place) {
-        let Ask::Declare { id, note, claims, load, bounding } = &origin.ask else { return };
+        let Ask::Declare { id, note, claims, load, bounding, trace } = &origin.ask else { return };
         let search = load.map_or(0, |load| load.search);
         if load.is_none_or(|load| !load.has_windows) {
             self.add_windows(totals, claims);
@@ -117,6 +117,9 @@ impl OfName {
                 Standing::Undecided => route.bounding.clone_from(bounding),
             }
             route.note = Arc::clone(note);
+            if trace.is_some() {
+                route.trace.clone_from(trace);
+            }
             let before = std::mem::replace(&mut route.claims, Arc::clone(claims));
             let searched = std::mem::replace(&mut route.search, search);
             let is_granted = matches!(route.standing, Standing::Granted { .. });
@@ -140,6 +143,7 @@ impl OfName {
             bounding: bounding.clone(),
             revising: None,
             unspent: cost,
+            trace: trace.clone(),
         };
         self.routes.insert(*id, route);
         self.count(totals, Standing::Undecided, 1);
@@ -147,9 +151,12 @@ impl OfName {
 
     /// A revision that was granted as it was taken in: its claims are those in force.
     pub(super) fn take_at_once(&mut self, totals: &mut Totals, ask: &Ask) {
-        let Ask::Declare { id, claims, bounding, .. } = ask else { return };
+        let Ask::Declare { id, claims, bounding, trace, .. } = ask else { return };
         let Some(route) = self.routes.get_mut(id) else { return };
         route.revising.clone_from(bounding);
+        if trace.is_some() {
+            route.trace.clone_from(trace);
+        }
         let before = std::mem::replace(&mut route.claims, Arc::clone(claims));
         self.remove_windows(totals, &before);
         self.add_windows(totals, claims);
