@@ -2,13 +2,12 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use super::serve::{Watched, Watching, coordinator_config, run_coordinator};
 use super::{ExitCode, output};
 use crate::client::discovery::{self, Announcement, DevFile};
 use crate::config::{Config, show_duration};
-use crate::coordinator::{Coordinator, Identity, Rights};
+use crate::coordinator::{Coordinator, Identity};
 
 const EXAMPLE: &str = "\
 Example:
@@ -69,12 +68,9 @@ pub(super) fn run(args: Args) -> ExitCode {
     let length = show_duration(config.rules.length);
     // Anywhere that is free: `preclaim top` finds it, as clients do.
     let watched = args.watching.of(&config).unwrap_or(Watched::ANYWHERE);
-    // Without rules, whoever reaches it on this machine is its user.
-    let is_own = config.rights.is_open() && config.listen.ip().is_loopback();
-    let mut config = coordinator_config(config, identity, args.check_invariants);
-    if is_own {
-        config.rights = Arc::new(Rights::clone(&config.rights).administered_by_all());
-    }
+    // Whoever reaches it is on this machine, or may do everything.
+    config.rights = config.rights.everybody_administers();
+    let config = coordinator_config(config, identity, args.check_invariants);
     run_coordinator(config, Some(watched), None, |coordinator, at| announce(coordinator, at, &length))
 }
 

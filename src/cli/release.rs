@@ -57,7 +57,7 @@ impl FromStr for What {
     }
 }
 
-/// Why, for people.
+/// Reads why an operator does something.
 pub(super) fn reason(text: &str) -> Result<String, String> {
     let fits = text.len() <= limits::REASON_BYTES && !text.contains(char::is_control);
     let rule = || format!("it is up to {} bytes without control characters", limits::REASON_BYTES);

@@ -21,7 +21,8 @@ use crate::types::{Agent, Claim, Intent, Micros, Mode, Path, Start, Target, Time
 pub struct Rights {
     rules: Vec<Rule>,
     allowance: Option<Allowance>,
-    all_administer: bool,
+    /// Whether without any rule everybody administers.
+    everybody_administers: bool,
 }
 
 /// One rule: whom and what it is about, and what it allows. Default: everybody, everything, all claims without a
@@ -415,16 +416,17 @@ impl Rights {
     /// [`limits::RULES`] are a fault of the caller's and left out.
     pub fn new(mut rules: Vec<Rule>, allowance: Option<Allowance>) -> Self {
         rules.truncate(limits::RULES);
-        Rights { rules, allowance, all_administer: false }
+        Rights { rules, allowance, everybody_administers: false }
     }
 
-    /// The same where whoever is let in may administer everything: for a coordinator that nobody but its own user reaches.
+    /// As long as there is no rule everybody may administer too: for a coordinator that is one person's alone.
     #[must_use]
-    pub fn administered_by_all(self) -> Self {
-        Rights { all_administer: true, ..self }
+    pub fn everybody_administers(self) -> Self {
+        Rights { everybody_administers: true, ..self }
     }
 
-    /// Whether there is no rule: everybody may claim and read everything, and nobody administers unless all do.
+    /// Whether there is no rule: everybody may claim and read everything, and nobody administers, unless
+    /// [`Rights::everybody_administers`].
     pub fn is_open(&self) -> bool {
         self.rules.is_empty()
     }
@@ -499,7 +501,7 @@ impl Rights {
     /// # Errors
     /// Why not.
     pub fn may_administer(&self, agent: &Agent, claims: &[Claim]) -> Result<(), Forbidden> {
-        if self.all_administer {
+        if self.is_open() && self.everybody_administers {
             return Ok(());
         }
         let own = self.of(agent);
@@ -515,7 +517,7 @@ impl Rights {
     /// # Errors
     /// Why not.
     pub fn may_drain(&self, agent: &Agent) -> Result<(), Forbidden> {
-        if self.all_administer {
+        if self.is_open() && self.everybody_administers {
             return Ok(());
         }
         self.of(agent).let_through(Spot::Everything, ForbiddenBy::Administer)
