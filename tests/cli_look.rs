@@ -306,3 +306,12 @@ fn a_log_that_cannot_be_written_ends_nothing() {
     let ended = command.env("PRECLAIM_LOG", "trace").stdout(Stdio::null()).stderr(full).status().unwrap();
     assert_eq!(ended.code(), Some(0));
 }
+
+#[test]
+fn a_dev_coordinator_drains_without_flags_and_ends_with_what_stands() {
+    let mut dev = Dev::start();
+    dev.run(&["declare", "dock/1", "--for", "60s"]).ends(0);
+    let said = dev.run(&["drain", "--deadline", "0s", "--reason", "done"]).ends(0);
+    assert_eq!(said.json()["drained"]["left"], 1, "{said:?}");
+    assert_eq!(dev.child.wait().unwrap().code(), Some(0));
+}

@@ -21,6 +21,9 @@ use crate::wire::{CloseCode, FrameReader, ToCoordinator};
 /// Messages of one lane that are on their way to the coordinator; past that the agent waits.
 const ON_THE_WAY: usize = limits::BATCH;
 
+/// Turns of the scheduler in which an agent has read what was written to it.
+const TURNS_TO_READ: u32 = 8;
+
 /// How a connection ended, once it has.
 pub(super) type End = watch::Sender<Option<Closed>>;
 
@@ -187,7 +190,13 @@ impl Pump {
                         return;
                     }
                 }
-                Err(closed) => return self.net.cut(self.place.connection, &self.end, &closed),
+                Err(closed) => {
+                    // What came ahead of it is read first: a real connection waits until that has arrived.
+                    for _ in 0..TURNS_TO_READ {
+                        tokio::task::yield_now().await;
+                    }
+                    return self.net.cut(self.place.connection, &self.end, &closed);
+                }
             }
         }
     }
