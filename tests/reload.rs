@@ -344,8 +344,8 @@ fn a_file_that_is_not_right_or_needs_a_start_changes_nothing_and_says_why() {
     let load = Load::begin(&home);
     let right = OTHER.text();
     let wrong = |from: &str, to: &str| right.replace(from, to);
-    for (text, says) in [
-        (wrong("\"fifo\"", "\"fiffo\""), &["preclaim.toml, line ", "`priority.model`", "\"fiffo\""][..]),
+    let cases: [(String, &[&str]); 7] = [
+        (wrong("\"fifo\"", "\"fiffo\""), &["preclaim.toml, line ", "`priority.model`", "\"fiffo\""]),
         (wrong("capacity = 3", "capacity = -3"), &["preclaim.toml, line ", "`resource[0].capacity`"]),
         (wrong("two.key", "one.key"), &["cannot be used"]),
         (wrong("two.crt", "none.crt"), &["none.crt"]),
@@ -361,7 +361,8 @@ fn a_file_that_is_not_right_or_needs_a_start_changes_nothing_and_says_why() {
             wrong("mode = \"open\"", "mode = \"certificate\"\nclient_ca = \"certs/ca.crt\""),
             &["auth.mode \"open\""],
         ),
-    ] {
+    ];
+    for (text, says) in cases {
         load.goes_on();
         let line = home.reload(&text);
         assert!(line.contains("not read again, what was read before goes on"), "{line}");
