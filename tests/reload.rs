@@ -143,7 +143,7 @@ impl Home {
     }
 
     fn records(&self) -> Vec<Value> {
-        let lines = self.audit(&["tail", "-n", "1000000", "state", "--output", "json"]);
+        let lines = self.audit(&["tail", "-n", "100000", "state", "--output", "json"]);
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
@@ -384,7 +384,7 @@ fn a_file_that_is_not_right_or_needs_a_start_changes_nothing_and_says_why() {
     assert_eq!(done, [[false; 7].as_slice(), &[true]].concat());
     assert!(reloads[4]["why"].as_str().unwrap().contains("slot.length"), "{reloads:?}");
     assert!(
-        home.audit(&["tail", "-n", "1000000", "state", "--output", "table"])
+        home.audit(&["tail", "-n", "100000", "state", "--output", "table"])
             .contains("[not read again by SIGHUP: ")
     );
     assert_eq!(
