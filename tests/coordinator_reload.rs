@@ -150,17 +150,21 @@ async fn without_room_for_the_rules_in_the_slot_nothing_of_it_counts_and_in_the_
 async fn a_capacity_below_what_is_granted_is_told_and_takes_nothing_back() {
     let rig = Rig::open();
     let (_peer, mut lane, _) = rig.agent("a").await;
+    let (_other, mut late, _) = rig.agent("b").await;
     let Verdict::Granted { end, .. } = rig.asked(&mut lane, 1, "pool", Some(6)).await else {
         panic!("it fits")
     };
     rig.reload().await.unwrap();
     rig.clock.advance(Micros::from_us(SLOT));
-    let Verdict::Conflict(conflict) = rig.asked(&mut lane, 2, "pool", Some(1)).await else {
+    let Verdict::Conflict(conflict) = rig.asked(&mut late, 2, "pool", Some(1)).await else {
         panic!("nothing more fits")
     };
     assert_eq!((conflict.offer, conflict.is_final), (Some(end), true));
     lane.send(raw_peer::release(9, 1)).await;
+    lane.send(ClockPing { seq: 8, client_us: 0 }).await;
+    // The holder hears that another wants it, too.
+    while !matches!(lane.receive().await, ToAgent::ClockPong(_)) {}
     rig.clock.advance(Micros::from_us(SLOT));
     assert!(matches!(lane.verdict().await.2, Verdict::Released { .. }), "it was there to its end");
-    assert!(is_granted(&rig.asked(&mut lane, 3, "pool", Some(2)).await));
+    assert!(is_granted(&rig.asked(&mut late, 3, "pool", Some(2)).await));
 }

@@ -143,7 +143,7 @@ impl Home {
     }
 
     fn records(&self) -> Vec<Value> {
-        let lines = self.audit(&["tail", "-n", "1000000", "state", "--output", "json"]);
+        let lines = self.audit(&["tail", "-n", "100000", "state", "--output", "json"]);
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
@@ -344,8 +344,8 @@ fn a_file_that_is_not_right_or_needs_a_start_changes_nothing_and_says_why() {
     let load = Load::begin(&home);
     let right = OTHER.text();
     let wrong = |from: &str, to: &str| right.replace(from, to);
-    for (text, says) in [
-        (wrong("\"fifo\"", "\"fiffo\""), &["preclaim.toml, line ", "`priority.model`", "\"fiffo\""][..]),
+    let cases: [(String, &[&str]); 7] = [
+        (wrong("\"fifo\"", "\"fiffo\""), &["preclaim.toml, line ", "`priority.model`", "\"fiffo\""]),
         (wrong("capacity = 3", "capacity = -3"), &["preclaim.toml, line ", "`resource[0].capacity`"]),
         (wrong("two.key", "one.key"), &["cannot be used"]),
         (wrong("two.crt", "none.crt"), &["none.crt"]),
@@ -361,7 +361,8 @@ fn a_file_that_is_not_right_or_needs_a_start_changes_nothing_and_says_why() {
             wrong("mode = \"open\"", "mode = \"certificate\"\nclient_ca = \"certs/ca.crt\""),
             &["auth.mode \"open\""],
         ),
-    ] {
+    ];
+    for (text, says) in cases {
         load.goes_on();
         let line = home.reload(&text);
         assert!(line.contains("not read again, what was read before goes on"), "{line}");
@@ -383,7 +384,7 @@ fn a_file_that_is_not_right_or_needs_a_start_changes_nothing_and_says_why() {
     assert_eq!(done, [[false; 7].as_slice(), &[true]].concat());
     assert!(reloads[4]["why"].as_str().unwrap().contains("slot.length"), "{reloads:?}");
     assert!(
-        home.audit(&["tail", "-n", "1000000", "state", "--output", "table"])
+        home.audit(&["tail", "-n", "100000", "state", "--output", "table"])
             .contains("[not read again by SIGHUP: ")
     );
     assert_eq!(
