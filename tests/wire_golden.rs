@@ -137,6 +137,7 @@ fn to_coordinator() -> Vec<(&'static str, ToCoordinator)> {
         extensions: extensions(),
     };
     let (request, id, extensions) = (4, IntentId::new(41), Extensions::NONE);
+    let order = DrainOrder { within: Some(Micros::from_secs(30)), reason: "upgrade".into() };
     vec![
         (
             "hello",
@@ -198,6 +199,8 @@ fn to_coordinator() -> Vec<(&'static str, ToCoordinator)> {
             )
             .into(),
         ),
+        ("release-that-drains", Release::about_drain(request, &DrainAsk::Order(order)).into()),
+        ("release-that-asks-of-the-drain", Release::about_drain(request, &DrainAsk::How).into()),
         ("renew", Renew { request, id, until: at(90_000), extensions: extensions.clone() }.into()),
         (
             "list",

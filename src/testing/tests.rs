@@ -240,7 +240,7 @@ async fn a_drain_ends_waits_renews_leases_up_to_its_deadline_and_the_next_coordi
     world.drain(secs(5), "upgrade");
     world.advance_slots(1).await;
     let Ok(Outcome::Rejected(refused)) = waiting.await.unwrap() else { panic!("it waits no more") };
-    assert!(refused.reason == crate::wire::Refusal::Draining && refused.hint.contains("upgrade"));
+    assert!(refused.reason() == crate::wire::Refusal::Draining && refused.hint().contains("upgrade"));
     let late = waiter.declare(dock()).await;
     assert!(matches!(late, Err(DeclareError::Draining { .. })), "{late:?}");
     let told = std::iter::from_fn(|| events.try_next()).find_map(|event| match event {
