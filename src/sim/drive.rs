@@ -133,14 +133,8 @@ impl World {
             }
         }
         let Some(life) = &mut self.server.life else { return };
-        let mut effects = life.coordinator.late_hellos(time);
-        effects.extend(life.coordinator.end_drain(time));
-        let has_drained = life.coordinator.has_drained();
-        self.carry_out(effects);
-        if has_drained {
-            self.count("drained to the end");
-            return self.gone(false);
-        }
+        let late = life.coordinator.late_hellos(time);
+        self.carry_out(late);
         self.set_slots();
     }
 
@@ -177,10 +171,6 @@ impl World {
             return;
         }
         self.count(if loses_power { "power losses" } else { "coordinators killed" });
-        self.gone(loses_power);
-    }
-
-    fn gone(&mut self, loses_power: bool) {
         self.server.stop(loses_power);
         for link in &mut self.links {
             if link.coordinator.is_open() {

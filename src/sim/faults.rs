@@ -5,8 +5,7 @@ use super::network::{To, Way};
 use super::world::{Happening, World};
 use crate::resolver::SystemOp;
 use crate::store::sim::Break;
-use crate::types::Micros;
-use crate::wire::{CloseCode, DrainOrder};
+use crate::wire::CloseCode;
 
 impl World {
     /// Something goes wrong, and the next time is planned.
@@ -26,8 +25,7 @@ impl World {
             66..69 => self.clock_breaks(),
             69..72 => self.twin(),
             72..78 => self.coordinator_stops(),
-            78..93 => self.coordinator_crashes(),
-            93..96 => self.coordinator_drains(),
+            78..94 => self.coordinator_crashes(),
             _ => self.operator_releases(),
         }
     }
@@ -204,18 +202,6 @@ impl World {
         }
     }
 
-    /// It ends when nobody holds anything, or after a while, and is started again as after a crash.
-    fn coordinator_drains(&mut self) {
-        let within = Some(Micros::from_us(self.dice.within(0, 6_000_000)));
-        let time = self.server.time(self.at);
-        let Some(life) = &mut self.server.life else { return };
-        let order = DrainOrder { within, reason: "upgrade".into() };
-        let effects = life.coordinator.drain_until(&order, time);
-        self.count("drains");
-        self.carry_out(effects);
-        self.set_slots();
-    }
-
     fn operator_releases(&mut self) {
         let live: Vec<_> = self.ledger.live.iter().copied().collect();
         let time = self.server.time(self.at);
@@ -234,9 +220,6 @@ impl World {
     /// No more faults: all that can be well again is.
     pub(super) fn heal(&mut self) {
         self.is_calm = true;
-        if self.server.life.as_ref().is_some_and(|life| life.coordinator.drains().is_some()) {
-            self.crash(false);
-        }
         self.server.stopped_until = self.server.stopped_until.min(self.at);
         self.server.disk.break_at(u64::MAX / 2, Break::Fail);
         for process in 0..self.agents.len() {

@@ -229,15 +229,7 @@ impl AgentSession {
                 kept,
             },
             Verdict::Expired { .. } => Reply::Ended,
-            // What waited when a drain began ends by it, and is to be had again where another takes over.
-            Verdict::Released { reason: Some(hint) } if self.drains_until().is_some() => Reply::Rejected {
-                reason: Refusal::Draining,
-                field: String::new(),
-                hint,
-                retry_after: None,
-                kept: false,
-            },
-            Verdict::Released { reason } => Reply::Withdrawn { reason },
+            Verdict::Released { reason } => self.withdrawn(reason),
             // Of no declaration.
             Verdict::ReleasedUnknown
             | Verdict::Renewed { .. }
@@ -255,6 +247,18 @@ impl AgentSession {
         if may_be_gone {
             // A revision that was refused, and the coordinator does not have the grant that it was to revise.
             self.ask_standing(&[id]);
+        }
+    }
+
+    /// It was withdrawn while it was undecided. What waited when a drain began ends by that, and is to be had again of
+    /// whoever takes over.
+    fn withdrawn(&self, reason: Option<String>) -> Reply {
+        let (kept, field, retry_after) = (false, String::new(), None);
+        match (self.drains_until(), reason) {
+            (Some(_), Some(hint)) => {
+                Reply::Rejected { reason: Refusal::Draining, field, hint, retry_after, kept }
+            }
+            (_, reason) => Reply::Withdrawn { reason },
         }
     }
 
