@@ -200,6 +200,27 @@ fn serve_takes_its_certificate_from_files_and_tells_agents_when_it_stops() {
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
+#[test]
+fn where_all_is_well_the_log_says_nothing_at_info() {
+    let (dir, config, certificate) = open_to_all("quiet");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, format!("{text}[log]\nlevel = \"info\"\n")).unwrap();
+    let mut daemon = Daemon::start(&["serve", "--config", config.to_str().unwrap(), "--new"]);
+    let addr = daemon.addr().parse().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let peer = Peer::connect(addr, &certificate).await;
+        let (_lane, _) = peer.say_hello(hello("car-7", "main", 1)).await;
+        daemon.signal("-TERM");
+        assert_eq!(peer.close_code().await, CloseCode::ShuttingDown);
+    });
+    let (status, said) = daemon.end();
+    assert_eq!(status.code(), Some(0));
+    let logged = said.lines().filter(|line| serde_json::from_str::<Value>(line).is_ok()).count();
+    assert_eq!(logged, 0, "{said}");
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
 /// What a build has, and what it has not.
 #[cfg(not(feature = "otlp"))]
 #[test]

@@ -139,7 +139,16 @@ async fn the_document_lists_what_is_there_and_nothing_else() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counters_follow_the_work_and_no_name_or_path_is_a_label() {
     let watched = Watched::open().await;
-    let before = watched.get("/metrics").await;
+    // Asked before the slot loop runs, it says of some that it does not know.
+    let before = soon(async {
+        loop {
+            let text = watched.get("/metrics").await;
+            if text.contains("preclaim_ready 1") {
+                break text;
+            }
+        }
+    })
+    .await;
     assert_eq!(samples(&before)["preclaim_intents_total{outcome=\"granted\"}"], 0.0);
     let work = watched.some_work().await;
     let text = watched.get("/metrics").await;
