@@ -143,7 +143,7 @@ async fn counters_follow_the_work_and_no_name_or_path_is_a_label() {
     let before = soon(async {
         loop {
             let text = watched.get("/metrics").await;
-            if text.contains("preclaim_ready 1") {
+            if text.contains("preclaim_oldest_wait_seconds 0") {
                 break text;
             }
         }
