@@ -74,10 +74,12 @@ pub(super) fn metrics(field: Field<'_>) -> Result<(Option<SocketAddr>, bool), Fa
     Ok((addr, page.unwrap_or(false)))
 }
 
+pub(super) const DRAIN: &[&str] = &["deadline"];
+
 /// How long a drain waits for holders.
 pub(super) fn drain(field: Field<'_>) -> Result<Micros, Fault> {
     let deadline = |field: Field<'_>| duration_within(field, Micros::ZERO, limits::DRAIN_MOST);
-    Ok(field.table(&["deadline"])?.optional("deadline", deadline)?.unwrap_or(limits::DRAIN_WITHIN))
+    Ok(field.table(DRAIN)?.optional("deadline", deadline)?.unwrap_or(limits::DRAIN_WITHIN))
 }
 
 pub(super) fn tls(field: Field<'_>) -> Result<TlsFiles, Fault> {

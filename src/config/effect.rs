@@ -330,8 +330,8 @@ mod tests {
 
     #[test]
     fn every_key_that_is_read_says_when_its_change_counts_and_no_other() {
-        use super::super::{daemon, frames, host, limits, rights, rules, state};
-        let read: [(&str, &[&str]); 14] = [
+        use super::super::{daemon, frames, host, limits, log, otlp, rights, rules, state};
+        let read: [(&str, &[&str]); 17] = [
             ("slot", rules::SLOT),
             ("preemption", rules::PREEMPTION),
             ("priority", rules::PRIORITY),
@@ -346,6 +346,9 @@ mod tests {
             ("state", state::STATE),
             ("limits", limits::KEYS),
             ("host", host::HOST),
+            ("drain", daemon::DRAIN),
+            ("log", log::LOG),
+            ("otlp", otlp::OTLP),
         ];
         assert_eq!(read.map(|(section, _)| section)[..], *super::super::SECTIONS);
         let mut known: Vec<String> = read

@@ -36,7 +36,7 @@ impl Default for LogConfig {
     }
 }
 
-const LOG: &[&str] = &["level", "format"];
+pub(super) const LOG: &[&str] = &["level", "format"];
 
 pub(super) fn log(field: Field<'_>) -> Result<LogConfig, Fault> {
     let log = field.table(LOG)?;

@@ -78,7 +78,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-const OTLP: &[&str] = &["endpoint", "service", "timeout"];
+pub(super) const OTLP: &[&str] = &["endpoint", "service", "timeout"];
 
 pub(super) fn otlp(field: Field<'_>) -> Result<OtlpConfig, Fault> {
     otlp_of(field, IS_BUILT)

@@ -236,12 +236,7 @@ impl Coordinator {
             drain_within,
         } = config;
         let certificate = identity.certificate();
-        let departures = observer.clone().map(|observer| {
-            Arc::new(Departures::new(Arc::clone(&clock), move |sending| match sending {
-                Sending::Left(departure) => observer.departed(&departure),
-                Sending::Full => observer.socket_full(),
-            }))
-        });
+        let departures = observer.clone().map(|observer| departures_told_to(observer, &clock));
         let connections = Connections { lanes: limits.lanes, idle: limits.idle_timeout, tuning: *tuning };
         let Bound { endpoint, settings, buffers } =
             crate::transport::bind(listen, identity, &access, &connections, departures.clone())?;
@@ -277,7 +272,6 @@ impl Coordinator {
         let own = Origin::operator();
         let slot_loop =
             SlotLoop { intake, clock, resolver, journal, publisher: hub, observer, check, boot, host, own };
-        let health = health::Reporter::default();
         let tuning = *tuning;
         Ok(Coordinator {
             endpoint,
@@ -429,6 +423,14 @@ async fn stand_still(
         () = shutdown => {}
         () = take_in(endpoint, server, connections) => {}
     }
+}
+
+/// What leaves, told to `observer`.
+fn departures_told_to(observer: Arc<dyn Observer>, clock: &Arc<dyn Clock>) -> Arc<Departures> {
+    Arc::new(Departures::new(Arc::clone(clock), move |sending| match sending {
+        Sending::Left(departure) => observer.departed(&departure),
+        Sending::Full => observer.socket_full(),
+    }))
 }
 
 /// A connection is served, has to prove its address first, or is refused unseen.
