@@ -2,7 +2,6 @@
 //! looked at.
 #![allow(clippy::unwrap_used)] // a helper of a test may fail it
 
-#[allow(dead_code)] // a part of it is enough here
 mod raw_peer;
 
 use std::future::pending;

@@ -102,7 +102,7 @@ async fn drain(args: &Args, client: &Client) -> ExitCode {
         };
     }
     output::talk(format_args!("draining until {}", wall.ahead(stands.deadline)));
-    match (Wait { client, events, stands, is_over: false, is_away: false }).to_the_end().await {
+    match (Wait { client, events, stands, is_over: false, is_away: false }).until_the_end().await {
         Ok(stands) => ended(&stands, format),
         Err(complaint) => complaint.say(),
     }
@@ -141,7 +141,7 @@ struct Wait<'a> {
 }
 
 impl Wait<'_> {
-    async fn to_the_end(mut self) -> Result<DrainStands, Complaint> {
+    async fn until_the_end(mut self) -> Result<DrainStands, Complaint> {
         let progress = Progress::start();
         let ended = loop {
             progress.tell(&self.words());

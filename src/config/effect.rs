@@ -356,7 +356,8 @@ mod tests {
             .flat_map(|(section, keys)| keys.iter().map(move |key| format!("{section}.{key}")))
             .collect();
         let mut told: Vec<String> = keys().map(|(key, _)| key).collect();
-        (known.sort_unstable(), told.sort_unstable());
+        known.sort_unstable();
+        told.sort_unstable();
         assert_eq!(told, known);
     }
 
