@@ -232,18 +232,13 @@ impl Worker {
     }
 
     /// Reads on to the end of the connection: nothing more is said of what was answered.
-    async fn to_the_end(mut self, peer: Peer) -> Worker {
-        loop {
-            match soon(self.lane.receive.read_chunk(4096, true)).await {
-                Ok(Some(chunk)) => {
-                    let mut frames = preclaim::wire::FrameReader::new();
-                    frames.push(&chunk.bytes);
-                    while let Ok(Some(frame)) = frames.next_frame() {
-                        let told = ToAgent::decode(frame).unwrap();
-                        assert!(matches!(told, ToAgent::Draining(_)), "{told:?}");
-                    }
-                }
-                _ => break,
+    async fn until_the_end(mut self, peer: Peer) -> Worker {
+        while let Ok(Some(chunk)) = soon(self.lane.receive.read_chunk(4096, true)).await {
+            let mut frames = preclaim::wire::FrameReader::new();
+            frames.push(&chunk.bytes);
+            while let Ok(Some(frame)) = frames.next_frame() {
+                let told = ToAgent::decode(frame).unwrap();
+                assert!(matches!(told, ToAgent::Draining(_)), "{told:?}");
             }
         }
         assert_eq!(peer.close_code().await, CloseCode::ShuttingDown);
@@ -310,7 +305,7 @@ fn drained_by(name: &str, begin: impl FnOnce(&Serve) -> Option<Child>, by: &str)
         let mut ends = Vec::new();
         for agent in agents {
             let (peer, worker) = agent.await.unwrap();
-            ends.push(tokio::spawn(worker.to_the_end(peer)));
+            ends.push(tokio::spawn(worker.until_the_end(peer)));
         }
         assert!(matches!(held.receive().await, ToAgent::Draining(_)));
         let metrics = readyz(&serve.watched);
