@@ -619,6 +619,6 @@ const _: () = assert!(SLOT_MAX.as_us() <= ASK_AGAIN_MOST.as_us(), "who asks agai
 const _: () = assert!(SLOT_MIN.as_us() > 0 && SLOT_MIN.as_us() < SLOT_MAX.as_us());
 
 /// Texts for people that wait for a standard error whose reader does not read; older ones are left out.
-pub const VOICE_TEXTS: usize = 256;
+pub const VOICE_TEXTS: usize = 1024;
 /// How long a command that speaks by a thread of its own waits for that to be written when it ends.
 pub const VOICE_FLUSHES_WITHIN: Micros = Micros::from_secs(1);

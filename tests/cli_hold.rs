@@ -215,7 +215,7 @@ fn the_lease_is_held_while_the_command_runs_and_says_which() {
     let mut held = Held::start(&dev, &["a", "--lease", LONG], "echo ready; cat");
     assert_eq!(held.line(), "ready");
     let entry = &entries(&dev, "ada")[0];
-    assert_eq!((&entry["hold"], &entry["note"]), (&Value::from(true), &Value::from("sh -c echo ready; cat")));
+    assert_eq!((&entry["hold"], &entry["note"]), (&Value::from(true), &Value::from("sh")));
     dev.run_as("bob", &["declare", "a", "--for", "1s"]).ends(10);
     held.stdin.as_mut().unwrap().write_all(b"through\n").unwrap();
     assert_eq!(held.line(), "through");

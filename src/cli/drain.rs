@@ -191,10 +191,9 @@ impl Wait<'_> {
                     self.stands = stands;
                     false
                 }
-                Ok(None) => {
-                    self.stands.left = None;
-                    true
-                }
+                // It has said that it stops, and the next one is there already.
+                Ok(None) if self.is_over => true,
+                Ok(None) => return Err(started_anew()),
                 // Whether it has ended, the events say.
                 Err(_) => false,
             });
@@ -208,6 +207,13 @@ impl Wait<'_> {
                 .todo("look whether it has ended: it says so at the end of its log");
         Err(lost)
     }
+}
+
+/// There is a coordinator that does not drain, in the place of one that has not said that it has ended.
+fn started_anew() -> Complaint {
+    Complaint::new(ExitCode::Failure, "the coordinator has been started anew, and does not drain")
+        .why("it ended before the drain had, or was told to; what it had granted stands in its state")
+        .todo("preclaim drain      again, if nothing is to be granted")
 }
 
 #[cfg(test)]

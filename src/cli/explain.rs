@@ -73,14 +73,18 @@ pub(super) fn conflict(
             complaint = complaint.todo(format!("read again and declare anew at {from}, which is free now"));
         }
         Some(offer) => {
-            if asked.is_asap {
-                let wait = times::at_least(offer.since(wall.now));
-                complaint = complaint.todo(again.waiting(&wait));
-            }
             let free = wall.clock(offer);
             let is_lease = conflict.blockers.iter().any(|it| it.holding.as_ref().is_some_and(|it| it.hold));
             let how = if is_lease { "and keep the lease from being renewed" } else { "which is free now" };
-            complaint = complaint.todo(format!("{}      start at {free}, {how}", again.at(offer)));
+            let at = format!("{}      start at {free}, {how}", again.at(offer));
+            let wait = asked.is_asap.then(|| again.waiting(&times::at_least(offer.since(wall.now))));
+            // Who waits for a lease waits for as long as it is renewed.
+            let ways = match wait {
+                None => vec![at],
+                Some(wait) if is_lease => vec![at, format!("{wait}      where it is not renewed meanwhile")],
+                Some(wait) => vec![wait, at],
+            };
+            complaint = ways.into_iter().fold(complaint, Complaint::todo);
         }
     }
     match own {
@@ -218,7 +222,10 @@ fn advice(reason: Refusal) -> (&'static str, &'static str) {
             "claim it as `PATH` or `PATH:shared`, or have a [[resource]] with a capacity configured",
         ),
         Refusal::OverCapacity => ("it asks for more units than there are", "ask for fewer units"),
-        Refusal::Forbidden => ("this name has no right to it", "ask the operator, or use another --name"),
+        Refusal::Forbidden => (
+            "this name has no right to it",
+            "have a [[rule]] of the coordinator's configuration let it; preclaim config check --as NAME tells which does",
+        ),
         Refusal::Overloaded => ("the coordinator has no room for it now", "the same again in a while"),
         Refusal::Draining => ("the coordinator shuts down or drains", "the same again when it is back"),
         Refusal::Infeasible => (

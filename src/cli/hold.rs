@@ -67,7 +67,7 @@ pub(super) struct Args {
     /// Priority input, 0 to 1
     #[arg(long, value_name = "X", default_value_t = 0.0, value_parser = declare::share)]
     urgency: f64,
-    /// For people, up to 128 bytes: what for, who, a link [default: the command]
+    /// For people, up to 128 bytes: what for, who, a link; others see it [default: the command, without its arguments]
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     note: String,
     #[command(flatten)]
@@ -130,17 +130,16 @@ impl Plan<'_> {
         for claim in self.claims {
             intent = intent.claim(claim.to_use(), args.lease);
         }
-        let note = if args.note.is_empty() { self.command_line() } else { args.note.clone() };
+        let note = if args.note.is_empty() { self.program() } else { args.note.clone() };
         let intent = intent.id(self.id.number()).wait(args.wait).class(args.class).urgency(args.urgency);
         traced::in_context(intent.note(note))
     }
 
-    /// What runs, as a note.
-    fn command_line(&self) -> String {
-        let words: Vec<_> = self.args.command.iter().map(|word| word.to_string_lossy()).collect();
-        let line = words.join(" ");
+    /// What runs, as a note: without its arguments, among which may be what is nobody else's business.
+    fn program(&self) -> String {
+        let name = self.args.command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
         let shown =
-            line.char_indices().take_while(|(at, letter)| at + letter.len_utf8() <= limits::NOTE_BYTES);
+            name.char_indices().take_while(|(at, letter)| at + letter.len_utf8() <= limits::NOTE_BYTES);
         shown.map(|(_, letter)| if letter.is_control() { ' ' } else { letter }).collect()
     }
 

@@ -66,9 +66,6 @@ pub(super) fn reason(text: &str) -> Result<String, String> {
 
 pub(super) fn run(args: &Args) -> ExitCode {
     match (&args.what.agent, &args.reason) {
-        (Some(_), None) => Complaint::new(ExitCode::Usage, "another's intent is released with a reason")
-            .todo("--reason TEXT, which its agent is told")
-            .say(),
         (None, Some(_)) => Complaint::new(ExitCode::Usage, "--reason is for another's intent")
             .todo("AGENT/ID, or leave --reason out")
             .say(),
@@ -78,10 +75,17 @@ pub(super) fn run(args: &Args) -> ExitCode {
 
 async fn release(args: &Args, client: &Client) -> ExitCode {
     let What { agent, id } = &args.what;
-    let (name, id) = (agent.as_ref().map_or(client.name(), Agent::as_str), *id);
+    // What is one's own is one's own, whichever way it is spelled.
+    let (agent, id) = (agent.as_ref().filter(|agent| agent.as_str() != client.name()), *id);
+    let name = agent.map_or(client.name(), Agent::as_str);
     let released = match (agent, &args.reason) {
+        (Some(_), None) => {
+            return Complaint::new(ExitCode::Usage, "another's intent is released with a reason")
+                .todo("--reason TEXT, which its agent is told")
+                .say();
+        }
         (Some(agent), Some(reason)) => client.release_of(agent, id, reason.clone()).await,
-        _ => client.release(id).await,
+        (None, _) => client.release(id).await,
     };
     let unknown = match released {
         Ok(Released::Released) => false,
@@ -95,8 +99,7 @@ async fn release(args: &Args, client: &Client) -> ExitCode {
         Format::Json => output::print(format_args!("{}\n", json(&line))),
         Format::Table => {
             let released = output::painted("released", Colour::Green, &io::stdout());
-            let whose =
-                agent.as_ref().map_or_else(String::new, |agent| format!(" of {}", harmless(agent.as_str())));
+            let whose = agent.map_or_else(String::new, |agent| format!(" of {}", harmless(agent.as_str())));
             output::print(format_args!("{released}: intent {id}{whose}\n"))
         }
     }

@@ -16,7 +16,7 @@ use self::material::Material;
 use self::reload::Reloading;
 use super::signal::{DrainSignal, Hangup, Stop};
 use super::traced::Traced;
-use super::{ExitCode, output, times};
+use super::{ExitCode, output, signal, times};
 use crate::audit::NoJournal;
 use crate::clock::Reading;
 use crate::config::{Config, Durability, StateConfig, show_duration};
@@ -137,6 +137,8 @@ impl Args {
 
 pub(super) fn run(args: &Args) -> ExitCode {
     output::start_log();
+    // What recovers is not ended by what it is to hear later; it is read, or drains, once it runs and is asked again.
+    signal::hold_off();
     let config = match Config::load(&args.config) {
         Ok(config) => config,
         Err(error) => {
@@ -304,6 +306,8 @@ pub(super) fn run_coordinator<T>(
     ready: impl FnOnce(&Coordinator, Option<SocketAddr>) -> T,
 ) -> ExitCode {
     output::start_log();
+    // Whoever does not read what is said is no reason to decide nothing, nor not to stop.
+    output::talk_without_waiting();
     let (host, refused) = std::mem::take(&mut config.host).prepare();
     for refusal in refused {
         output::talk(format_args!(
@@ -354,6 +358,8 @@ pub(super) fn run_coordinator<T>(
             manager.stops();
         };
         let ended = coordinator.run(stop).await.map_err(|error| failed(&error));
+        // A drain ends by itself, too.
+        manager.stops();
         draining.tell_end();
         ended
     });
@@ -361,6 +367,7 @@ pub(super) fn run_coordinator<T>(
     runtime.shutdown_background();
     exporting.stop();
     output::end_log();
+    output::flush();
     match ended {
         Ok(()) => ExitCode::Done,
         Err(code) => code,

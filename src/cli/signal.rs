@@ -1,8 +1,19 @@
 //! Being asked to stop, by SIGINT (Ctrl-C) or SIGTERM, to read files again, by SIGHUP, or to drain, by SIGUSR2.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
+use signal_hook::consts::{SIGHUP, SIGUSR2};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// From here on SIGHUP and SIGUSR2 do not end the process, whether they are heard yet or not.
+pub(super) fn hold_off() {
+    for signal in [SIGHUP, SIGUSR2] {
+        // Where the system takes no handler, one that comes too early ends the process, as it always has.
+        let _ = signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)));
+    }
+}
 
 /// Hears both signals from its making on; neither ends the process by itself any more.
 pub(super) struct Stop {

@@ -10,6 +10,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::{CertificateError, RootCertStore};
 
 use super::IdentityError;
+use super::tls::pem_fault;
 use crate::pki::{Certificate, NameRule, TokenDigest, Tokens};
 use crate::session::coordinator::HelloRefusal;
 use crate::types::Agent;
@@ -51,7 +52,8 @@ impl Certificates {
         let unusable = |why: String| IdentityError::Clients(why);
         let mut roots = RootCertStore::empty();
         for root in CertificateDer::pem_slice_iter(authorities.as_bytes()) {
-            let root = root.map_err(|error| unusable(format!("no certificate authority: {error}")))?;
+            let root =
+                root.map_err(|error| unusable(format!("no certificate authority: {}", pem_fault(&error))))?;
             roots.add(root).map_err(|error| unusable(format!("no certificate authority: {error}")))?;
         }
         if roots.is_empty() {
@@ -62,7 +64,8 @@ impl Certificates {
         if let Some(revoked) = revoked {
             let lists: Result<Vec<_>, _> =
                 CertificateRevocationListDer::pem_slice_iter(revoked.as_bytes()).collect();
-            let lists = lists.map_err(|error| unusable(format!("no revocation list: {error}")))?;
+            let lists =
+                lists.map_err(|error| unusable(format!("no revocation list: {}", pem_fault(&error))))?;
             if lists.is_empty() {
                 return Err(unusable("no revocation list: there is none in PEM form".into()));
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quinn::crypto::rustls::QuicServerConfig;
 use ring::hmac;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use super::Access;
@@ -41,6 +41,18 @@ pub enum IdentityError {
     Tls(String),
 }
 
+/// What is wrong with a PEM text, for people: the library's own words show bytes by their numbers.
+pub(super) fn pem_fault(error: &pem::Error) -> String {
+    match error {
+        pem::Error::MissingSectionEnd { .. } => "a section in it has no END line".to_owned(),
+        pem::Error::IllegalSectionStart { .. } => {
+            "a section in it has no BEGIN line that is right".to_owned()
+        }
+        pem::Error::Base64Decode(_) => "what stands in a section is no base64".to_owned(),
+        other => other.to_string(),
+    }
+}
+
 impl Identity {
     /// A new certificate of its own making, good for `names` (host names and IP addresses). Clients
     /// trust it only where they are given it.
@@ -61,12 +73,12 @@ impl Identity {
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, IdentityError> {
         let chain: Vec<_> = CertificateDer::pem_slice_iter(chain)
             .collect::<Result<_, _>>()
-            .map_err(|error| IdentityError::Certificate(error.to_string()))?;
+            .map_err(|error| IdentityError::Certificate(pem_fault(&error)))?;
         if chain.is_empty() {
             return Err(IdentityError::Certificate("the file has none".into()));
         }
         let key =
-            PrivateKeyDer::from_pem_slice(key).map_err(|error| IdentityError::Key(error.to_string()))?;
+            PrivateKeyDer::from_pem_slice(key).map_err(|error| IdentityError::Key(pem_fault(&error)))?;
         Ok(Identity { chain, key })
     }
 

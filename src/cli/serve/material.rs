@@ -53,11 +53,26 @@ impl Material {
         Ok(Material { tls, clients })
     }
 
+    /// Where they stand.
+    pub(super) fn files(&self) -> Vec<&Path> {
+        let mut files = vec![self.tls.cert.as_path(), &self.tls.key];
+        match &self.clients {
+            Clients::Open => {}
+            Clients::Tokens(tokens) => files.push(tokens),
+            Clients::Certificates { authorities, revoked, .. } => {
+                files.push(authorities);
+                files.extend(revoked.as_deref());
+            }
+        }
+        files
+    }
+
     /// What is in them.
     pub(super) fn read(&self) -> Result<(Identity, Access), String> {
-        let chain = private_file::read_public(&self.tls.cert)?;
-        let key = private_file::read(&self.tls.key)?;
-        let names = || format!("{} and {}", self.tls.cert.display(), self.tls.key.display());
+        let chain = private_file::read_public(&self.tls.cert).map_err(of_key("tls.cert"))?;
+        let key = private_file::read(&self.tls.key).map_err(of_key("tls.key"))?;
+        let names =
+            || format!("tls.cert and tls.key: {} and {}", self.tls.cert.display(), self.tls.key.display());
         let identity = Identity::from_pem(chain.as_bytes(), key.as_bytes())
             .map_err(|error| format!("{}: {error}", names()))?;
         warn_of_end(&self.tls.cert, &chain);
@@ -70,20 +85,38 @@ impl Clients {
         match self {
             Clients::Open => Ok(Access::Open),
             Clients::Tokens(path) => {
-                let of_file = |why| format!("{}, {why}", path.display());
-                let list = Folder::parse_tokens(&private_file::read_public(path)?).map_err(of_file)?;
+                let of_file = |why| of_key("auth.tokens")(format!("{}, {why}", path.display()));
+                let text = private_file::read_public(path).map_err(of_key("auth.tokens"))?;
+                let list = Folder::parse_tokens(&text).map_err(of_file)?;
                 Ok(Access::Tokens(Tokens::new(list).map_err(of_file)?))
             }
             Clients::Certificates { authorities, revoked, rule } => {
-                let ca = private_file::read_public(authorities)?;
-                let crl = revoked.as_deref().map(private_file::read_public).transpose()?;
+                let ca = private_file::read_public(authorities).map_err(of_key("auth.client_ca"))?;
+                let crl = revoked.as_deref().map(private_file::read_public).transpose();
+                let crl = crl.map_err(of_key("auth.crl"))?;
                 let files = || match revoked {
-                    Some(revoked) => format!("{} and {}", authorities.display(), revoked.display()),
-                    None => authorities.display().to_string(),
+                    Some(revoked) => {
+                        format!(
+                            "auth.client_ca and auth.crl: {} and {}",
+                            authorities.display(),
+                            revoked.display()
+                        )
+                    }
+                    None => format!("auth.client_ca: {}", authorities.display()),
                 };
                 let certificates = Certificates::new(&ca, crl.as_deref(), rule.clone());
                 Ok(Access::Certificates(certificates.map_err(|error| format!("{}: {error}", files()))?))
             }
+        }
+    }
+}
+
+/// The file that `key` names is not right.
+fn of_key(key: &str) -> impl Fn(String) -> String {
+    move |why| match why.contains("\n  do ") {
+        true => format!("{key}: {why}"),
+        false => {
+            format!("{key}: {why}\n  do      see to that file, or name another; preclaim certs makes them")
         }
     }
 }

@@ -72,12 +72,13 @@ impl Reloading {
             reloader.refused(&told(&changes), &lines.join("; "));
             why
         };
-        let read =
-            Config::load(&self.file).map_err(|error| Refused { why: error.to_string(), changes: Vec::new() });
+        let load = |()| Config::load(&self.file).map_err(|error| error.to_string());
+        let read = regular(&self.file).and_then(load).map_err(|why| Refused { why, changes: Vec::new() });
         let next = read.and_then(|config| Next::of(&in_force, config, &self.file));
         let Next { config, material, changes, rules } = next.map_err(refuse)?;
         let set = told_of_set(reloader.capacities_set(), rules.as_ref());
-        let reloaded = material.read().and_then(|(identity, access)| {
+        let read = material.files().into_iter().try_for_each(regular).and_then(|()| material.read());
+        let reloaded = read.and_then(|(identity, access)| {
             let reload = Reload {
                 identity,
                 access,
@@ -127,6 +128,12 @@ impl Next {
     }
 }
 
+/// A pipe, say, would be waited for, for ever: a start may be fed by one, and is watched by whoever began it.
+fn regular(path: &Path) -> Result<(), String> {
+    let kind = std::fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    if kind.is_file() { Ok(()) } else { Err(format!("{}: it is no regular file", path.display())) }
+}
+
 fn told(changes: &[Change]) -> Told {
     Told { by: BY.to_owned(), changes: changes.iter().map(Change::to_string).collect() }
 }
@@ -136,7 +143,7 @@ fn line(changes: &[Change], reloaded: &Reloaded, set: &str) -> String {
     let Reloaded { from, ended, .. } = reloaded;
     let changes: Vec<String> = changes.iter().map(Change::to_string).collect();
     let (changes, from) = match changes.is_empty() {
-        true => (String::new(), String::new()),
+        true => ("no key has changed; ".to_owned(), String::new()),
         false => (format!("{}; ", several(&changes)), format!(", from slot {} on", from.number())),
     };
     format!("{changes}certificates and who is let in{from}; {ended} connections were ended{set}")
@@ -202,6 +209,16 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_regular_file_is_not_waited_for() {
+        let file = std::env::temp_dir().join(format!("preclaim-regular-{}", std::process::id()));
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(regular(&file), Ok(()));
+        std::fs::remove_file(&file).unwrap();
+        assert!(regular(&file).unwrap_err().contains("preclaim-regular-"));
+        assert!(regular(&std::env::temp_dir()).unwrap_err().contains("no regular file"));
+    }
+
+    #[test]
     fn a_line_says_what_changed_and_from_when_on() {
         let Ok(next) = next(SERVE, &SERVE.replace("lanes = 8", "lanes = 9")) else { panic!("it is refused") };
         assert!(next.rules.is_none(), "limits are no rules of the core");
@@ -210,7 +227,10 @@ mod tests {
             line(&next.changes, &reloaded, ""),
             "limits.lanes 8 -> 9; certificates and who is let in, from slot 7 on; 2 connections were ended"
         );
-        assert_eq!(line(&[], &reloaded, ""), "certificates and who is let in; 2 connections were ended");
+        assert_eq!(
+            line(&[], &reloaded, ""),
+            "no key has changed; certificates and who is let in; 2 connections were ended"
+        );
         let many: Vec<String> = (0..limits::RELOAD_KEYS + 3).map(|it| it.to_string()).collect();
         assert!(several(&many).ends_with("31, and 3 more"), "{}", several(&many));
     }

@@ -39,6 +39,10 @@ impl AgentSession {
     pub(super) fn told_to_drain(&mut self, news: Draining) {
         let left = news.stands().and_then(|stands| stands.left);
         let (deadline, retry_after) = (deadline_of(&news), news.retry_after_us.map(Micros::from_us));
+        if deadline.is_some() {
+            // It may have been put off.
+            self.holdings.renew_what_was_denied();
+        }
         self.news(News::Draining { reason: news.reason, retry_after, deadline, left });
     }
 

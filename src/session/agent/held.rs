@@ -232,6 +232,15 @@ impl Holdings {
         }
     }
 
+    /// What a renewal was denied for may be no more: those that were are due at once.
+    pub(super) fn renew_what_was_denied(&mut self) {
+        let denied = self.held.iter().filter(|(_, held)| held.terms.hold && held.denied.is_some());
+        let ids: Vec<IntentId> = denied.map(|(id, _)| *id).collect();
+        for id in ids {
+            self.change(id, |held| held.renew_at = Some(Time::ZERO));
+        }
+    }
+
     /// A renewal was denied: ask again after half of what remains, as long as that is two slots.
     pub(super) fn renewal_denied(&mut self, id: IntentId, now: Time, slot_length: Micros, by: Option<&str>) {
         self.change(id, |held| {
