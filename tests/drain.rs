@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use preclaim::types::{RawIntent, Time};
 use preclaim::wire::{CloseCode, Refusal, ToAgent, Verdict};
@@ -48,6 +49,10 @@ fn preclaim(args: &[&str]) -> Command {
 
 impl Serve {
     fn start(name: &str) -> Self {
+        Serve::start_logging(name, "warn")
+    }
+
+    fn start_logging(name: &str, level: &str) -> Self {
         let dir = std::env::temp_dir().join(format!("preclaim-drain-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
@@ -64,6 +69,7 @@ impl Serve {
         let mut child = preclaim(&["serve", "--config", config.to_str().unwrap(), "--new"])
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
+            .env("PRECLAIM_LOG", level)
             .spawn()
             .unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
@@ -408,4 +414,27 @@ fn who_may_not_administer_has_nothing_drained() {
     let said = command.output().unwrap();
     assert_eq!(said.status.code(), Some(21), "{said:?}");
     assert!(readyz(&serve.watched).starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn whoever_does_not_read_what_it_says_holds_up_neither_decisions_nor_its_end() {
+    // Far more than a pipe takes.
+    let mut serve = Serve::start_logging("unread", "trace");
+    for at in 0..12 {
+        let path = format!("yard/{at}");
+        let declared = serve.command(&["declare", &path, "--for", "1ms"]).output().unwrap();
+        assert_eq!(declared.status.code(), Some(0), "{declared:?}");
+    }
+    let pid = serve.child.id().to_string();
+    let kill = |with: &str| assert!(Command::new("kill").args([with, &pid]).status().unwrap().success());
+    kill("-TERM");
+    let (tell, told) = std::sync::mpsc::channel();
+    let other = preclaim(&["help"]).stdout(Stdio::null()).spawn().unwrap();
+    let mut child = std::mem::replace(&mut serve.child, other);
+    std::thread::spawn(move || tell.send(child.wait().unwrap().code()));
+    let ended = told.recv_timeout(Duration::from_secs(60));
+    if ended.is_err() {
+        kill("-KILL");
+    }
+    assert_eq!(ended, Ok(Some(0)), "it waits for its reader");
 }

@@ -24,7 +24,7 @@ use crate::coordinator::{
     self, Access, BindError, Coordinator, CoordinatorConfig, CoordinatorError, Feasibility, Identity,
     RecoveryError, Report, Restart, StartFrom,
 };
-use crate::host::Role;
+use crate::host::{HostConfig, Role};
 use crate::store::{self, OpenError, RealDisk};
 use crate::telemetry::{Metrics, Telemetry};
 use crate::types::{Micros, Time};
@@ -315,13 +315,7 @@ pub(super) fn run_coordinator<T>(
         ));
     }
     config.host = host.clone();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(workers())
-        .thread_name("preclaim-io")
-        .on_thread_start(move || host.settle(Role::Network))
-        .enable_all()
-        .build();
-    let runtime = match runtime {
+    let runtime = match runtime_on(host) {
         Ok(runtime) => runtime,
         Err(error) => return failed(&CoordinatorError::Start(error)),
     };
@@ -400,6 +394,16 @@ async fn watch(
     }
     tokio::spawn(telemetry.serve(metrics, coordinator.view()));
     Ok(addr)
+}
+
+/// What connections are served on.
+fn runtime_on(host: HostConfig) -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers())
+        .thread_name("preclaim-io")
+        .on_thread_start(move || host.settle(Role::Network))
+        .enable_all()
+        .build()
 }
 
 /// One thread for each core but at most two: the work on the wire is small, and what it must never

@@ -356,7 +356,7 @@ impl Publish<Origin> for Arc<Hub> {
         outcome: &SlotOutcome,
         resolver: &Resolver,
     ) -> Vec<TracedDecision> {
-        let (parts, traced) = {
+        let (parts, traced, drains) = {
             let mut guard = self.lock();
             let state = &mut *guard;
             state.decided = (outcome.slot, outcome.at);
@@ -364,11 +364,14 @@ impl Publish<Origin> for Arc<Hub> {
             let mut parts = Parts::default();
             let mut send = |to: Place, message: &ToAgent| parts.add(&state.outboxes, to, message);
             state.sessions.publish_to(closed, outcome, resolver, &room, &mut send);
-            self.follow_drain(state);
-            (parts.parts, state.sessions.take_traced())
+            (parts.parts, state.sessions.take_traced(), state.sessions.is_draining())
         };
         for (outbox, news) in parts {
             outbox.send_slot(outcome.slot, news);
+        }
+        if drains {
+            // After all that: what is said at the drain's end comes behind the slot's answers.
+            self.follow_drain(&self.lock());
         }
         traced
     }

@@ -601,6 +601,31 @@ fn what_waited_when_a_drain_began_is_refused_as_draining_and_not_withdrawn() {
 }
 
 #[test]
+fn a_lease_that_was_denied_is_asked_for_at_once_where_a_drain_is_put_off() {
+    let (mut bench, deadline) = draining(8);
+    bench.grant(1, true, 9, 9_000_000);
+    told_to_drain(&mut bench, deadline, false);
+    let renewal = |bench: &mut Bench| {
+        bench.session.tick(bench.now);
+        std::iter::from_fn(|| bench.session.poll_send()).find_map(|message| match message {
+            ToCoordinator::Renew(renew) => Some(renew.request),
+            _ => None,
+        })
+    };
+    let request = loop {
+        bench.now = bench.now.max(bench.session.next_timeout(bench.now).unwrap());
+        if let Some(request) = renewal(&mut bench) {
+            break request;
+        }
+    };
+    bench.answer(request, 1, Verdict::RenewDenied { end: deadline, blockers: Vec::new() });
+    assert!(matches!(bench.event(), Event::News(News::RenewalDenied { .. })));
+    assert_eq!(renewal(&mut bench), None, "not before it is due again");
+    told_to_drain(&mut bench, deadline.after(Micros::from_secs(60)), false);
+    assert!(renewal(&mut bench).is_some());
+}
+
+#[test]
 fn a_lease_that_a_drain_does_not_renew_is_denied_and_asked_for_less_and_less() {
     let (mut bench, deadline) = draining(8);
     let end = bench.grant(1, true, 9, 9_000_000);
