@@ -243,6 +243,7 @@ pub(super) fn undecided(error: &DeclareError, again: String) -> Complaint {
     match error {
         DeclareError::Ended { .. } | DeclareError::IdBusy { .. } => complaint.todo("declare it without --id"),
         DeclareError::TooLarge => complaint.todo("declare fewer claims at a time"),
+        DeclareError::Draining { .. } => complaint.todo(format!("{again}      once /readyz is 200 again")),
         _ => complaint.todo(again),
     }
 }
