@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::tree::{Table, Value, printable};
-use super::{Auth, Config, show};
+use super::{Auth, Config, rights, show, state};
 use crate::resolver::{Rules, RulesChange};
 
 /// When a change of a key counts for a coordinator that runs.
@@ -51,42 +51,8 @@ const KEYS: &[(&str, Effect, &[&str])] = &[
     ),
     ("resource", Effect::Live, &["path", "capacity", "time_tolerance", "overlap_ratio", "max_hold"]),
     ("frame", Effect::Live, &["path", "max_speed", "max_acceleration", "tolerance"]),
-    (
-        "rule",
-        Effect::Live,
-        &[
-            "name",
-            "who",
-            "path",
-            "frame",
-            "modes",
-            "class",
-            "urgency",
-            "safety_margin",
-            "social_value",
-            "units",
-            "duration",
-            "horizon",
-            "read",
-            "administer",
-        ],
-    ),
-    (
-        "allowance",
-        Effect::Live,
-        &[
-            "size",
-            "refill",
-            "class",
-            "urgency",
-            "safety_margin",
-            "social_value",
-            "ordinary_class",
-            "ordinary_urgency",
-            "ordinary_safety_margin",
-            "ordinary_social_value",
-        ],
-    ),
+    ("rule", Effect::Live, rights::RULE),
+    ("allowance", Effect::Live, rights::ALLOWANCE),
     // Sockets that agents and those who watch know.
     ("listen", Effect::Restart, &["addr"]),
     ("metrics", Effect::Restart, &["addr", "page"]),
@@ -95,21 +61,7 @@ const KEYS: &[(&str, Effect, &[&str])] = &[
     ("auth", Effect::Restart, &["mode"]),
     ("auth", Effect::Live, &["client_ca", "crl", "name", "tokens"]),
     // The directory is locked and read at the start, and its log is one from then on.
-    (
-        "state",
-        Effect::Restart,
-        &[
-            "dir",
-            "durability",
-            "interval",
-            "segment_size",
-            "keep_for",
-            "keep_size",
-            "compress",
-            "text",
-            "text_key",
-        ],
-    ),
+    ("state", Effect::Restart, state::STATE),
     (
         "limits",
         Effect::Live,
@@ -330,7 +282,7 @@ mod tests {
 
     #[test]
     fn every_key_that_is_read_says_when_its_change_counts_and_no_other() {
-        use super::super::{daemon, frames, host, limits, log, otlp, rights, rules, state};
+        use super::super::{daemon, frames, host, limits, log, otlp, rules};
         let read: [(&str, &[&str]); 17] = [
             ("slot", rules::SLOT),
             ("preemption", rules::PREEMPTION),

@@ -29,11 +29,6 @@ impl Drainer {
         self.0.drain(&DrainOrder { within, reason });
     }
 
-    /// From here on an order that says nothing of it lasts so long.
-    pub fn set_within(&self, within: Micros) {
-        self.0.set_drain_within(within);
-    }
-
     /// How the drain stands; `None` where there is none.
     pub fn stands(&self) -> Option<Drains> {
         self.0.with_sessions(|sessions, _| sessions.drains())

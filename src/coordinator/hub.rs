@@ -215,11 +215,6 @@ impl Hub {
         state.carry_out(effects);
     }
 
-    /// From here on a drain lasts so long unless its order says otherwise.
-    pub(crate) fn set_drain_within(&self, within: Micros) {
-        self.lock().sessions.set_drain_within(within);
-    }
-
     /// Begins a drain of the operator's, or changes the one that there is.
     pub(crate) fn drain(&self, order: &DrainOrder) {
         let mut state = self.lock();
